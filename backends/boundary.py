@@ -20,6 +20,7 @@ from ..core.source import at_line
 from ..core.types import Type, is_data
 from ..interpreters.first_order import FirstOrder, first_order
 from ..interpreters.first_order.cells import held, in_cells
+from ..interpreters.first_order.inlining import inlined
 from ..interpreters.first_order.tasks import with_tasks
 from .marshalling import Cells, Kinds
 from .task_cost import is_long
@@ -37,7 +38,8 @@ class InParts(Instance):
         return Signature(self.program.name, self.names, self.types)
 
     def _build(self) -> None:
-        self._term, self._equalities = with_tasks(in_cells(self.form.block), is_long), tuple(self.general.equalities)
+        self._term = with_tasks(in_cells(inlined(self.form.block)), is_long)
+        self._equalities = tuple(self.general.equalities)
         self._outputs = trees.Shape(tuple, (), (trees.LEAF,) * len(self._term.results))
 
 

@@ -231,6 +231,9 @@ class _Checker:
         if call.kind in ("cell", "fields"):
             held = (*call.values, *call.reads) if call.kind == "cell" else (*call.binds, *call.enters)
             _expect(len(call.places) == len(held), "a word of a cell for each field")
+        if call.kind in ("place", "put"):
+            self._expect_type(call.values[0], i64)
+            _expect((len(call.values), len(call.places)) == ((1, 1) if call.kind == "place" else (2, 0)), "of one word")
         self._bind(call.name, _Name(i64, region=len(self.kinds)))
         for variable in call.binds:
             self._bind(variable.name, _Name(variable.type, region=len(self.kinds)))

@@ -44,7 +44,7 @@ from ...core.primitive import Primitive
 from .expressions import Apply, Buffer, Constant, Expression, Variable, node
 
 Kind = Literal["sequential", "parallel", "lanes", "jam"]
-InvokeKind = Literal["procedure", "jump", "cell", "tag", "fields", "take", "give"]
+InvokeKind = Literal["procedure", "jump", "cell", "tag", "fields", "place", "put", "take", "give"]
 
 
 @node
@@ -199,12 +199,15 @@ class Invoke(Call):
 
     ``name`` is bound to an i64, ``binds`` to scalars, and buffers are entered at the addresses that it finds:
 
-    * ``procedure``: procedure ``number`` with ``values`` and ``reads``; it gives ``binds`` and fills ``writes``.
-    * ``jump``: the same, as the last thing that a procedure does: what it gives, the procedure gives.
+    * ``procedure``: procedure ``number`` with ``values`` and ``reads``; it gives ``binds`` and fills ``writes``. One
+      that gives nothing writes ``binds`` to words: it takes their addresses, too, and who calls it makes room for them.
+    * ``jump``: the same, as the last thing that a procedure does: what it gives, or writes, the procedure does.
     * ``cell``: ``name`` is the address of a new cell of the variant ``number``, with ``values`` and ``reads``, whose
       elements are copied unless they last as long as the cell.
     * ``tag``: ``name`` is the variant of the cell at the address that is its value.
     * ``fields``: ``binds`` and ``enters`` are fields of the cell at the address that is its value.
+    * ``place``: ``name`` is the address of a field of the cell at the address that is its value.
+    * ``put``: the word at the address that is its first value becomes the second.
     * ``take``: the first thing in a procedure: it binds and enters what it is given. ``number`` is the site that fails
       when procedures have called each other too deep; ``values`` are what it gives where something has failed.
     * ``give``: the last thing in a procedure, or in its branches: ``values`` are what it gives.

@@ -126,6 +126,10 @@ def _invoke(call: Invoke) -> str:
             return f"let {call.name} = tag of {given}"
         case "fields":
             return f"let {', '.join(made)} = fields of {given}"
+        case "place":
+            return f"let {call.name} = place {call.places[0]} of {given}"
+        case "put":
+            return f"put {expression_text(call.values[1])} at {expression_text(call.values[0])}"
         case "take":
             return f"take {', '.join(made)}"
         case "give":

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from .. import ir
 from .invocations import Invocations, given_by, given_to
 from .unit import RING, SEAT, STOP, Arena, Unit
-from .values import one
 
 _TASK = 10  # words of a task before what its procedure takes
 _MADE_BY = 9  # the word that says which task made it
@@ -126,9 +125,8 @@ class Forks(Invocations):
         results = [self.called(calls[0].number, given[0])]
         for call, task, values in zip(calls[1:], tasks, given[1:], strict=True):
             results.append(self._joined(call, task, values, seat, alone))
-        for call, made in zip(calls, results, strict=True):
-            for variable, part in zip(call.binds, made, strict=True):
-                self.names[variable.name] = one(variable.type, part)
+        for call, values, made in zip(calls, given, results, strict=True):
+            self.bind(call, values, made)
         self.leave_if_stopped()
 
     def _words(self, call: ir.Invoke) -> int:

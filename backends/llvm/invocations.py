@@ -88,13 +88,19 @@ class Invocations(Emitter):
             case "procedure":
                 self._procedure(call)
             case "jump":
-                self._jump(call)
+                self.jump(call)
             case "cell":
                 self._cell_of(call)
             case "tag":
                 self.names[call.name] = one(i64, self.body.value(f"load i64, ptr {self._word(call, 0)}"))
             case "fields":
                 self._fields(call)
+            case "place":
+                word = self._word(call, 1 + call.places[0])
+                self.names[call.name] = one(i64, self.body.value(f"ptrtoint ptr {word} to i64"))
+            case "put":
+                word = self.body.value(f"inttoptr i64 {self.scalar(call.values[0])} to ptr")
+                self.to_word(register_type(call.values[1].type), self.scalar(call.values[1]), word)
             case "give":
                 self.give([self.scalar(value) for value in call.values])
             case "take":
@@ -110,11 +116,27 @@ class Invocations(Emitter):
     # Calls
 
     def given(self, call: ir.Invoke) -> list[str]:
-        """What a call gives to its procedure: registers of scalars and addresses of arrays."""
+        """What a call gives to its procedure: registers of scalars, words for what it writes, addresses of arrays."""
         kept, addresses = {buffer.name for buffer in ir.keeps(call, self.unit.kept)}, list[str]()
         for buffer in (*call.reads, *call.writes):
             addresses.append(self._lasting(buffer) if buffer.name in kept else self.places[buffer.name].pointer)
-        return [*map(self.scalar, call.values), *addresses]
+        slots = [self.body.slot("i64", 8) for _ in (call.binds if self._writes(call) else ())]
+        words = [self.body.value(f"ptrtoint ptr {slot} to i64") for slot in slots]
+        return [*map(self.scalar, call.values), *words, *addresses]
+
+    def _writes(self, call: ir.Invoke) -> bool:
+        """Whether the procedure writes what it gives."""
+        return bool(call.binds) and not given_by(self.unit.procedures[call.number]).types
+
+    def bind(self, call: ir.Invoke, given: Sequence[str], made: Sequence[str]) -> None:
+        """What a procedure has given, or written to words that it was given."""
+        if self._writes(call):
+            words = given[len(call.values) :][: len(call.binds)]
+            pointers = [self.body.value(f"inttoptr i64 {word} to ptr") for word in words]
+            typed = zip(call.binds, pointers, strict=True)
+            made = [self.from_word(register_type(variable.type), pointer) for variable, pointer in typed]
+        for variable, part in zip(call.binds, made, strict=True):
+            self.names[variable.name] = one(variable.type, part)
 
     def _text(self, number: int, given: Sequence[str]) -> str:
         """A call without what comes before it."""
@@ -132,11 +154,12 @@ class Invocations(Emitter):
         return self.taken_over(gives, self.body.value(text))
 
     def _procedure(self, call: ir.Invoke) -> None:
-        for variable, part in zip(call.binds, self.called(call.number, self.given(call)), strict=True):
-            self.names[variable.name] = one(variable.type, part)
+        given = self.given(call)
+        self.bind(call, given, self.called(call.number, given))
         self.leave_if_stopped()
 
-    def _jump(self, call: ir.Invoke) -> None:
+    def jump(self, call: ir.Invoke) -> None:
+        """A call that takes the place of its caller."""
         text, result = self._text(call.number, self.given(call)), given_by(self.unit.procedures[call.number]).result
         if result == "void":
             self.body.line(f"musttail {text}")

@@ -25,9 +25,11 @@ _SMALL = 4096  # bytes of an array that has its place in the frame of a procedur
 class ProcedureEmitter(Function):
     """Emits a procedure."""
 
-    def __init__(self, unit: Unit, around: ir.Function, number: int) -> None:
+    def __init__(self, unit: Unit, around: ir.Function, number: int, copied: bool = False) -> None:
         super().__init__(unit, Arena("null", "null", "0", {}), "1", "%failure")
-        self.function, self.number = around.procedures[number], number
+        self.function, self.number, self.copied = around.procedures[number], number, copied
+        self.repeated: list[str] = []  # where it finds what it is given, if it goes on with itself in one frame
+        self.head = ""  # the label behind which it looks there
         self.taken = taken_by(self.function)
         self.made_to_last = ir.made_to_last(self.function.body, unit.kept)
         self._numbers = {buffer.name: k for k, buffer in enumerate((*around.arguments, *around.results))}
@@ -65,6 +67,10 @@ class ProcedureEmitter(Function):
             next(names) if word is None else self.from_word(type, self._handed(word))
             for type, word in zip(handed.types, handed.words, strict=True)
         ]
+        if not self.copied:
+            self._expect_room("0")
+        if self._repeats():
+            taken = self._repeat(handed.types, taken)
         count = len(call.binds)
         for variable, value in zip(call.binds, taken[:count], strict=True):
             self.names[variable.name] = one(variable.type, value)
@@ -72,8 +78,36 @@ class ProcedureEmitter(Function):
             self.place(buffer, value, buffer.name)
             if number in self.unit.kept[self.number]:
                 self.lasting.add(buffer.name)
-        self._expect_room("0")
-        self.look()
+        if self.repeated or not self.copied:
+            self.look()
+
+    def _repeats(self) -> bool:
+        """Whether it goes on with itself, and no memory of its own is in the way."""
+        if self.taken.enters or ir.contains(self.function.body, ir.Allocate):
+            return False
+        own = (self.number, "jump")
+        return any((each.number, each.kind) == own for each in ir.of_kind(self.function.body, ir.Invoke))
+
+    def _repeat(self, types: Sequence[str], taken: Sequence[str]) -> list[str]:
+        """Begin what is repeated; gives what it is given then."""
+        self.repeated = [self.body.slot(type, 8) for type in types]
+        self.head = self.body.name("again")
+        self._again(types, taken)
+        self.body.repeats = True
+        self.body.label(self.head)
+        return [self.body.value(f"load {type}, ptr {slot}") for type, slot in zip(types, self.repeated, strict=True)]
+
+    def _again(self, types: Sequence[str], values: Sequence[str]) -> None:
+        for type, value, slot in zip(types, values, self.repeated, strict=True):
+            self.body.line(f"store {type} {value}, ptr {slot}")
+        self.body.branch(self.head)
+
+    def jump(self, call: ir.Invoke) -> None:
+        if call.number != self.number or not self.repeated:
+            super().jump(call)
+            return
+        self._again(given_to(self.function).types, self.given(call))
+        self.body.label(self.body.name("behind"))
 
     def give(self, values: Sequence[str], last: bool = False) -> None:
         handed = given_by(self.function)
@@ -90,10 +124,17 @@ class ProcedureEmitter(Function):
 
     def _expect_room(self, size: str) -> None:
         """Fail where the stack has no room for so many bytes."""
-        limit = self.body.value(f"ptrtoint ptr {self.shared_word(STACK)} to i64")
-        here = self.body.value(f"ptrtoint ptr {self.body.value('call ptr @llvm.stacksave.p0()')} to i64")
-        left = self.body.subtract(here, limit)
-        self._require(self.body.value(f"icmp sgt i64 {left}, {size}"), self.taken.number, ())
+        body = self.body
+        limit = body.value(f"ptrtoint ptr {self.shared_word(STACK)} to i64")
+        here = body.value(f"ptrtoint ptr {body.value('call ptr @llvm.stacksave.p0()')} to i64")
+        deep, after = body.name("deep"), body.name("after")
+        fits = body.value(f"icmp sgt i64 {body.subtract(here, limit)}, {size}")
+        body.line(f"br i1 {fits}, label %{after}, label %{deep}")
+        body.label(deep)
+        end = body.value(f"call preserve_mostcc i64 @{self.unit.deeper()}(ptr {self.failure})")
+        self._require(body.value(f"icmp sgt i64 {body.subtract(here, end)}, {size}"), self.taken.number, ())
+        body.branch(after)
+        body.label(after)
 
     # Temporary arrays
 
@@ -130,14 +171,13 @@ class ProcedureEmitter(Function):
 
 def emit_procedures(unit: Unit, function: ir.Function) -> None:
     """Emit the procedures of a program's function into its module."""
-    recurring: dict[str, str] = {}
+    recurring: dict[str, tuple[str, str]] = {}
     for number, procedure in enumerate(function.procedures):
-        name, text = (
-            unit.procedure_name(number),
-            ProcedureEmitter(unit.of_procedure(procedure), function, number).text(),
-        )
+        name = unit.procedure_name(number)
+        text = ProcedureEmitter(unit.of_procedure(procedure), function, number).text()
         unit.module.define(name, text)
         if unit.machine.target.transformations.unfold and not ir.contains(procedure.body, ir.For):
-            recurring[name] = text
+            copied = ProcedureEmitter(unit.of_procedure(procedure), function, number, copied=True).text()
+            recurring[name] = text, copied
     for name, text in unfolded(recurring).items():
         unit.module.define(name, text)

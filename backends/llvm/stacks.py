@@ -2,8 +2,10 @@
 
 A program with procedures runs on a stack of its own. Room for it is reserved and not touched, so that it takes what the
 recursion does, and where it ends is known, so that a recursion without end is an error and no fault. One stack is kept
-for the next call; what a deep recursion has touched is given back. Stacks and large chunks are in large pages where the
-system has them: memory that is touched once and in order costs little more than zeroing it.
+for the next call; what a deep recursion has touched is given back. The system takes some microseconds for that, so a
+stack ends for procedures where the part begins that stays, until one of them needs more: then it says so in the first
+word of the stack, and its end is the true one (``deeper``, in ``unit.py``). Stacks and large chunks are in large pages
+where the system has them: memory that is touched once and in order costs little more than zeroing it.
 
     adze_deep     run a call on such a stack, with its regions
     adze_on       run a function on a stack: switch to it (``makecontext``), and back
@@ -27,13 +29,13 @@ from dataclasses import dataclass
 from ..runtime import once
 from .assemble import link
 from .stored import load_runtime
-from .unit import CELLS, COUNT, HANDED, OUT_OF_MEMORY, SEAT_WORDS, SEATS, STACK
+from .unit import CELLS, COUNT, HANDED, MARGIN, OUT_OF_MEMORY, SEAT_WORDS, SEATS, STACK
 
 _MOST = 64 << 30  # bytes of a stack
 _LEAST = 64 << 20
-_MARGIN = 1 << 20  # at its end: what procedures hand over in words, and room for functions that look at no limit
 _PAGE = 2 << 20  # bytes of a large page: zeroing one takes some fiftieth of what faults of its small ones take
 _STAYS = _PAGE  # bytes at the top of a stack that a call leaves in memory
+_SHALLOW = _STAYS - MARGIN  # of them, the bytes that procedures may use before they say that the stack is deep
 _CONTEXT = 8192  # bytes for what the C library saves of a context, and more
 _FIRST = 1 << 18  # bytes of the first chunk of a region
 _ADVICE = 14  # MADV_HUGEPAGE of Linux: large pages, where the system leaves the choice to programs
@@ -152,18 +154,27 @@ some:
 }}
 
 define void @adze_trim(ptr %stack) {{
+  %deep = load i64, ptr %stack
+  %shallow = icmp eq i64 %deep, 0
+  br i1 %shallow, label %done, label %give
+give:
   %bytes = load i64, ptr @bytes
   %rest = sub i64 %bytes, {_STAYS}
   %advised = call i32 @madvise(ptr %stack, i64 %rest, i32 4)
+  br label %done
+done:
   ret void
 }}
 
 define void @have_stack(ptr %failure, ptr %stack) {{
-  %limit = getelementptr i8, ptr %stack, i64 {_MARGIN}
+  %bytes = load i64, ptr @bytes
+  %stays = sub i64 %bytes, {_SHALLOW}
+  %limit = getelementptr i8, ptr %stack, i64 %stays
   %limit.place = getelementptr i64, ptr %failure, i64 {STACK}
   store ptr %limit, ptr %limit.place
   %handed.place = getelementptr i64, ptr %failure, i64 {HANDED}
-  store ptr %stack, ptr %handed.place
+  %handed = getelementptr i64, ptr %stack, i64 1
+  store ptr %handed, ptr %handed.place
   ret void
 }}
 

@@ -14,6 +14,7 @@ of activations, as 1, 1/2, 1/3, and compiling takes longer with it; so a program
 Only calls are unfolded. A jump takes the place of its caller, and stays as it is; of one in a copy, whose frame is that
 of its caller, LLVM makes a call. Procedures with loops are left alone, as their returns cost little beside the loops.
 What LLVM is told of the memory of a procedure (``access.py``) is true within one activation, so copies do not say it.
+Nor do they look at the end of the stack, or for signals: who is entered by a call has done so for all of them.
 """
 
 from __future__ import annotations
@@ -30,27 +31,30 @@ _REGIONS = re.compile(r", !(?:alias\.scope|noalias) !\d+")
 _MOST = 16  # levels: more than twice that many returns no processor predicts
 
 
-def unfolded(procedures: Mapping[str, str]) -> dict[str, str]:
-    """The text of procedures that may be copied, by name, with calls of copies where they recur; and the copies."""
-    named = {name: [called for _, called in _CALL.findall(text)] for name, text in procedures.items()}
+def unfolded(procedures: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    """The text of procedures that may be copied, by name, with calls of copies where they recur; and the copies.
+
+    Of each there are two texts: of itself, and of a copy.
+    """
+    named = {name: [called for _, called in _CALL.findall(text)] for name, (text, _) in procedures.items()}
     calls = {name: [called for called in names if called in procedures] for name, names in named.items()}
     group = {name: number for number, names in enumerate(components(calls)) for name in names}
     inside = {name: [called for called in names if group[called] == group[name]] for name, names in calls.items()}
 
     @cache
     def lines(name: str, levels: int) -> int:
-        """How long a procedure is with so many levels of calls in their places."""
+        """How long a procedure is with so many levels of calls in their places, if copies were as long as it is."""
         within = [lines(called, levels - 1) for called in inside[name]] if levels else []
-        return procedures[name].count("\n") + sum(within)
+        return procedures[name][0].count("\n") + sum(within)
 
-    def with_calls(name: str, levels: int) -> str:
-        """The text of a procedure whose calls have so many levels in their places."""
+    def with_calls(name: str, levels: int, copied: bool = False) -> str:
+        """The text of a procedure, or of a copy, whose calls have so many levels in their places."""
 
         def redirected(call: re.Match[str]) -> str:
             called = call[2]
             return f"{call[1]}{called}.{levels - 1}" if levels and called in inside[name] else call[0]
 
-        return _CALL.sub(redirected, procedures[name])
+        return _CALL.sub(redirected, procedures[name][copied])
 
     def depth(name: str, most: int) -> int:
         """How many levels leave a procedure no longer than so many lines."""
@@ -72,7 +76,7 @@ def unfolded(procedures: Mapping[str, str]) -> dict[str, str]:
             copied = list(dict.fromkeys([called for each in copied for called in inside[each]]))
             for each in copied:
                 if f"{each}.{level}" not in found:
-                    found[f"{each}.{level}"] = _copy(with_calls(each, level), each, level)
+                    found[f"{each}.{level}"] = _copy(with_calls(each, level, True), each, level)
     return found
 
 

@@ -20,6 +20,19 @@ define internal preserve_mostcc i64 @look(ptr %record) cold noinline nounwind {
   ret i64 %stop
 }"""
 
+_DEEPER = """\
+define internal preserve_mostcc i64 @deeper(ptr %record) cold noinline nounwind {{
+  %handed.place = getelementptr ptr, ptr %record, i64 {handed}
+  %handed = load ptr, ptr %handed.place
+  %deep = getelementptr i64, ptr %handed, i64 -1
+  store i64 1, ptr %deep
+  %limit = getelementptr i8, ptr %handed, i64 {margin}
+  %limit.place = getelementptr ptr, ptr %record, i64 {stack}
+  store ptr %limit, ptr %limit.place
+  %word = ptrtoint ptr %limit to i64
+  ret i64 %word
+}}"""
+
 _FAIL = """\
 define internal void @fail(ptr %record, i64 %site, i64 %a, i64 %b, i64 %c, i64 %d) cold noinline nounwind {
   %old = cmpxchg ptr %record, i64 0, i64 %site monotonic monotonic
@@ -74,9 +87,11 @@ INTERRUPTED = -(1 << 62)
 # for signals, or a worker stop (``interrupts.py``).
 TABLE, TICK, STOP = 8, 9, 10
 # Others are for procedures: the addresses of words for what they hand over beside registers, of buffers and of sizes,
-# the region of cells, and where the stack ends; the seat of who runs, and the first one of the call.
+# the region of cells, and where the stack ends, or the part of it that stays in memory (``stacks.py``); the seat of who
+# runs, and the first one of the call.
 HANDED, BUFFERS, SIZES, REGION, STACK = 7, 11, 12, 13, 14
 SEAT, SEATS = 5, 6
+MARGIN = 1 << 20  # bytes at the end of a stack: what is handed over, and room for functions that look at no limit
 RECORD = 16  # words of a failure record
 # A call has a seat for each of its threads (``work_stealing.py``). Words of one: the address of its ring of tasks, in
 # the first seat how many there are, and the first word of the region of cells.
@@ -199,6 +214,12 @@ class Unit:
             self.module.declare("adze_look", "declare i64 @adze_look(ptr) nounwind")
             self.module.define("look", _LOOK)
         return "look"
+
+    def deeper(self) -> str:
+        """The name of the function that has the whole of a stack for procedures, and gives where that ends."""
+        if not self.module.defines("deeper"):
+            self.module.define("deeper", _DEEPER.format(handed=HANDED, margin=MARGIN, stack=STACK))
+        return "deeper"
 
     def clock(self) -> str:
         """The name of the function that adds the time since its last call to that of a part of the function."""

@@ -54,7 +54,7 @@ How workers come to a seat is in ``open_calls.py``, and what programs do themsel
 
 from __future__ import annotations
 
-from .unit import RECORD, RING, SEAT, SEAT_WORDS, STACK, STOP, TICK
+from .unit import HANDED, RECORD, RING, SEAT, SEAT_WORDS, STOP, TICK
 
 _SPLIT = 1 << 32  # one, where the word of a deque says where the public part ends
 _RIPE = 12  # pauses that a task is there before it is stolen: its owner takes it back sooner than others run it
@@ -265,9 +265,9 @@ entry:
   %cancel = getelementptr i64, ptr %task, i64 2
   %word.place = getelementptr ptr, ptr %failure, i64 {TICK}
   %word = load ptr, ptr %word.place
-  %limit.place = getelementptr ptr, ptr %failure, i64 {STACK}
-  %limit = load ptr, ptr %limit.place
-  %room = call i1 @half(ptr %here, ptr %limit)
+  %base.place = getelementptr ptr, ptr %failure, i64 {HANDED}
+  %base = load ptr, ptr %base.place
+  %room = call i1 @half(ptr %here, ptr %base)
   br label %look
 look:
   %looks = phi i64 [ 0, %entry ], [ 0, %run ], [ %more, %wait ]
@@ -319,9 +319,9 @@ leave:
   ret void
 }}
 
-define internal i1 @half(ptr %here, ptr %limit) {{
+define internal i1 @half(ptr %here, ptr %base) {{
   %enough = load i64, ptr @enough
-  %from = ptrtoint ptr %limit to i64
+  %from = ptrtoint ptr %base to i64
   %to = ptrtoint ptr %here to i64
   %left = sub i64 %to, %from
   %room = icmp sgt i64 %left, %enough

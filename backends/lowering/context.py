@@ -64,6 +64,7 @@ class Shared:
     """What the function of a program and its procedures have together."""
 
     numbers: Mapping[Procedure, int] = field(default_factory=dict)
+    writing: frozenset[Procedure] = frozenset()  # those that write what they give to words of who calls them
     failures: list[terms.Failure] = field(default_factory=list)
     calls: list[Site] = field(default_factory=list)  # of functions that are written elsewhere
     constants: dict[terms.Constant, ir.Buffer] = field(default_factory=dict)

@@ -32,6 +32,7 @@ from .. import ir
 from ..decisions import Decisions
 from ..target import SELECTABLE_WORK, Target
 from .calls import indices_around
+from .constructing import writing
 from .context import ArrayRef, Context, Destinations, Environment, Operand, Shared, Site, zero
 from .histograms import Histograms
 from .procedures import Procedures
@@ -96,7 +97,7 @@ def lower(
     ``decisions`` are those that led to the block. Raises Unsupported for what compiled programs cannot do.
     """
     before = Decisions() if decisions is None else decisions.copy()
-    shared = Shared({procedure: number for number, procedure in enumerate(procedures)})
+    shared = Shared({procedure: number for number, procedure in enumerate(procedures)}, writing(procedures))
     sizes = sizes_of(block)
 
     def lowering() -> Lowering:

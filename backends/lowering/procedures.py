@@ -27,10 +27,14 @@ from ...core.procedures import Procedure, shared_out
 from ...core.types import Opened, Type, dims, element, rank
 from .. import ir
 from .calls import Calls
+from .constructing import Last, are_results, last
 from .context import ArrayRef, Destinations, Environment, Operand, zero
 
 # A branch of a choice, from what it is given to its statements
 Branch = Callable[[Sequence[Operand]], None]
+
+# The addresses of words that a procedure writes what it gives to, if it does so
+Words = Sequence[ir.Variable] | None
 
 
 class Procedures(Calls):
@@ -60,32 +64,78 @@ class Procedures(Calls):
         message = f"calls of {procedure.name} are too deep for the stack: this recursion has no end, or needs more room"
         self.shared.failures.append(terms.Failure("recursion", message, procedure.origin, RecursionError))
         taken = self.variable("taken")
-        bound = (*scalars, *extents)
-        zeros = tuple([_zero(type) for type in block.types if not rank(type)])
+        words = [self.variable("word") for _ in block.types] if procedure in self.shared.writing else None
+        bound = (*scalars, *extents, *(words or ()))
+        zeros = () if words is not None else tuple([_zero(type) for type in block.types if not rank(type)])
         site = len(self.shared.failures) - 1
         self.emit(ir.Invoke(taken.name, site, (), (), kind="take", values=zeros, binds=bound, enters=tuple(entered)))
-        self.tail(block, Env(), operands, places)
+        self.tail(block, Env(), operands, places, words)
         body = tuple(self.out)
         mentioned = ir.mentioned(body)[1]
         hidden = tuple([buffer for buffer in self.shared.constants.values() if buffer.name in mentioned])
         return ir.Function(procedure.name, tuple(sizes), hidden, (), body)
 
-    def tail(self, block: terms.Block, env: Environment, arguments: Sequence[Operand], places: Destinations) -> None:
+    def tail(
+        self,
+        block: terms.Block,
+        env: Environment,
+        arguments: Sequence[Operand],
+        places: Destinations,
+        words: Words = None,
+    ) -> None:
         """A block whose results are those of the procedure."""
-        last = block.bindings[-1] if block.bindings else None
-        if last is None or not (last.row.calls or last.row.chooses) or not _are_results(last, block):
+        own = last(block, self.shared.writing) if words is not None else None
+        if own is not None:
+            self.construct(block, own, env, arguments, words or ())
+            return
+        operation = block.bindings[-1] if block.bindings else None
+        if operation is None or not (operation.row.calls or operation.row.chooses) or not are_results(operation, block):
             results = self.block(block, env, arguments, places)
-            self.give([value for value in results if not isinstance(value, ArrayRef)])
+            self.give([value for value in results if not isinstance(value, ArrayRef)], words)
             return
         before = terms.Block(block.binders, block.bindings[:-1], (), block.names)
+        self.leave(operation, self.bindings(before, env.enter(arguments), ()), places, words)
+
+    def construct(
+        self,
+        block: terms.Block,
+        own: Last,
+        env: Environment,
+        arguments: Sequence[Operand],
+        words: Sequence[ir.Variable],
+    ) -> None:
+        """A block of which an operation can be the last: what is behind it is first, with holes for what it gives."""
+        operation = block.bindings[own.position]
+        before = terms.Block(block.binders, block.bindings[: own.position], (), block.names)
         env = self.bindings(before, env.enter(arguments), ())
-        branches = [partial(self.tail, block, env, places=places) for block in last.blocks]
+        behind, level = env.extend([_zero(type) for type in operation.types]), own.first + own.count
+        holes: dict[int | None, ir.Variable] = {}
+        for each in block.bindings[own.position + 1 :]:
+            made = self.operation(each, behind, [None] * len(each.types))
+            for field, atom in enumerate(each.args):
+                number = own.result(level, atom)
+                if number is not None:
+                    holes[number] = self.variable("place")
+                    name, cell = holes[number].name, self._scalar_of(made[0])
+                    self.emit(ir.Invoke(name, 0, (), (), kind="place", values=(cell,), places=(field,)))
+            behind, level = behind.extend(made), level + len(each.types)
+        for word, atom in zip(words, block.results, strict=True):
+            number = own.result(level, atom)
+            if number is None:
+                self.put(word, self.scalar(behind, atom))
+            else:
+                holes[number] = word
+        self.leave(operation, env, [None] * own.count, [holes[number] for number in range(own.count)])
+
+    def leave(self, last: terms.Operation, env: Environment, places: Destinations, words: Words) -> None:
+        """A call or a choice whose results are those of the procedure."""
+        branches = [partial(self.tail, block, env, places=places, words=words) for block in last.blocks]
         match last.op:
-            case "call" if len(last.static) == 1:
-                self.jump(last, env, places)
+            case "call" if len(last.static) == 1 and (words is not None) == (last.static[0] in self.shared.writing):
+                self.jump(last, env, places, words)
             case "call":
                 results = self.call(last, env, places)
-                self.give([value for value in results if not isinstance(value, ArrayRef)])
+                self.give([value for value in results if not isinstance(value, ArrayRef)], words)
             case "cond":
                 test = self.scalar(env, last.args[0])
                 arms: list[list[ir.Statement]] = []
@@ -97,21 +147,31 @@ class Procedures(Calls):
             case "open":
                 self.by_tag(self.scalar(env, last.args[0]), last.static, branches)
 
-    def give(self, values: Sequence[ir.Expression]) -> None:
+    def give(self, values: Sequence[ir.Expression], words: Words = None) -> None:
         """The end of a procedure."""
-        present = tuple([self.present.get(v.name, v) if isinstance(v, ir.Variable) else v for v in values])
+        for word, value in zip(words or (), values, strict=words is not None):
+            self.put(word, value)
+        present = () if words is not None else tuple(map(self._now, values))
         self.emit(ir.Invoke(self.fresh("given"), 0, (), (), kind="give", values=present))
 
-    def jump(self, op: terms.Operation, env: Environment, places: Destinations) -> None:
+    def put(self, word: ir.Variable, value: ir.Expression) -> None:
+        """Write what a procedure gives."""
+        self.emit(ir.Invoke(self.fresh("given"), 0, (), (), kind="put", values=(word, self._now(value))))
+
+    def _now(self, value: ir.Expression) -> ir.Expression:
+        return self.present.get(value.name, value) if isinstance(value, ir.Variable) else value
+
+    def jump(self, op: terms.Operation, env: Environment, places: Destinations, words: Words) -> None:
         """A call that is the last thing that a procedure does, which leaves its memory behind."""
         values, reads = self.handed(op.static[0], op.args, env)
         writes = tuple([place.buffer for place in places if place is not None])
         if all([buffer.name in self.lasting for buffer in reads]):
             number = self.shared.numbers[op.static[0]]
+            values = (*values, *(words or ()))
             self.emit(ir.Invoke(self.fresh("called"), number, reads, writes, kind="jump", values=values))
             return
         results = self.call(op, env, places)
-        self.give([value for value in results if not isinstance(value, ArrayRef)])
+        self.give([value for value in results if not isinstance(value, ArrayRef)], words)
 
     # Calls
 
@@ -188,8 +248,7 @@ class Procedures(Calls):
                 results = self.block(block, env, fields, places)
                 for variable, value in zip(chosen, results, strict=True):
                     if variable is not None:
-                        assert not isinstance(value, ArrayRef)
-                        self.assign(variable, value)
+                        self.assign(variable, self._scalar_of(value))
 
             return run
 
@@ -229,6 +288,10 @@ class Procedures(Calls):
         self.emit(ir.Invoke(name, 0, (), (), kind="fields", values=(cell,), binds=binds, enters=enters, places=places))
         return [self.array(each) if isinstance(each, ir.Buffer) else each for each in found]
 
+    def _scalar_of(self, value: Operand) -> ir.Expression:
+        assert not isinstance(value, ArrayRef)
+        return value
+
     def _settled(self, variable: ir.Variable | None) -> ir.Expression:
         assert variable is not None
         return variable
@@ -244,12 +307,6 @@ class Procedures(Calls):
 def _open(type: Type) -> list[Dim]:
     """The sizes in a type that only the run knows."""
     return [dim for dim in dims(type) if not dim.is_static()]
-
-
-def _are_results(op: terms.Operation, block: terms.Block) -> bool:
-    """Whether what a block gives is what its last operation gives."""
-    count = len(op.types)
-    return list(block.results) == [terms.Variable(count - 1 - k, type) for k, type in enumerate(op.types)]
 
 
 def _zero(type: Type) -> ir.Constant:

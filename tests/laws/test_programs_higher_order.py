@@ -1,6 +1,7 @@
 """The programs of the higher-order fragment, in every interpretation that has a meaning for them."""
 
 import inspect
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from adze.core.terms import Block, Origin
 from adze.interpreters.evaluate import evaluate_block
 from adze.interpreters.first_order import first_order
 from adze.interpreters.first_order.cells import in_cells
+from adze.interpreters.first_order.inlining import inlined
 
 MORE = [*RECURSION, *MODELS]
 
@@ -139,10 +141,11 @@ def test_the_span_of_a_fork() -> None:
 
 @cases
 def test_first_order_form(case: Case) -> None:
-    """It is well typed, holds no functions and no tuples, and means the same."""
-    for arguments in case.arguments:
+    """It is well typed, holds no functions and no tuples, and means the same; with procedures inlined, too."""
+    for arguments, inlines in product(case.arguments, [False, True]):
         made = instance(case, arguments)
         form = first_order(made.term).block
+        form = inlined(form) if inlines else form
         blocks = [form, *[procedure.block for procedure in procedures_of(form)]]
         for block in blocks:
             az.check(block)
