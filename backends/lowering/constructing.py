@@ -11,6 +11,9 @@ to the hole. That is a loop, and takes no stack (Warren 1980; Bour, Clément and
 
 The same holds for several results, each in a cell or passed on, in any order, as those of return sweeps are: the
 cotangents of two lists. What the procedure computes behind the call, and not of what that gives, it computes before.
+
+Recursions that call themselves besides, as over trees, stay as they are: they take the stack anyway, and a loop down
+one arm, whose end no processor predicts, takes longer than calls that are unfolded (``llvm/unfolding.py``).
 """
 
 from __future__ import annotations
@@ -44,11 +47,21 @@ def writing(procedures: Mapping[Procedure, terms.Block]) -> frozenset[Procedure]
     found = set[Procedure]()
     for group in components(graph):
         blocks = [procedures[each] for each in group]
-        if not any([rank(type) for block in blocks for type in block.types]) and any(
-            [_constructs(block, group) for block in blocks]
-        ):
+        scalars = not any([rank(type) for block in blocks for type in block.types])
+        calls = [len([p for p in called_in(block) if p in group]) for block in blocks]
+        linear = calls == [_last_calls(block, group) for block in blocks]
+        if scalars and linear and any([_constructs(block, group) for block in blocks]):
             found.update(group)
     return frozenset(found)
+
+
+def _last_calls(block: terms.Block, group: Collection[Procedure]) -> int:
+    """At how many places a block goes on with a procedure of a group."""
+    found = last(block, group)
+    if found is None:
+        return 0
+    operation = block.bindings[found.position]
+    return 1 if operation.op == "call" else sum([_last_calls(inner, group) for inner in operation.blocks])
 
 
 def last(block: terms.Block, group: Collection[Procedure]) -> Last | None:

@@ -26,13 +26,32 @@ class Tree:
         right: "Tree"
 
 
-@az.program
-def squares(xs: Row) -> Row:
+def squared(xs: Any) -> Any:
     """The head is computed behind the call."""
     go = az.fix(
         lambda self, xs: az.case(xs, Nil=lambda: Row.Nil(), Cons=lambda h, t: _behind(self(t), h)), Row, result=Row
     )
     return go(xs)
+
+
+@az.program
+def squares(xs: Row) -> Row:
+    return squared(xs)
+
+
+@az.program
+def beside(xs: Row, ys: Row) -> tuple[Row, Row]:
+    return az.par(lambda: squared(xs), lambda: squared(ys))
+
+
+@az.program
+def lengths(n: az.i64) -> az.Array[az.f64, "n"]:
+    """Lists are made in a loop."""
+    up = az.fix(
+        lambda self, k: az.cond(k == 0, lambda: Row.Nil(), lambda: Row.Cons(1.0, self(k - 1))), az.i64, result=Row
+    )
+    add = az.fix(lambda self, xs: az.case(xs, Nil=lambda: 0.0, Cons=lambda h, t: h + self(t)), Row, result=az.f64)
+    return az.generate(n, lambda k: add(up(k)))
 
 
 def _behind(rest: Any, head: Any) -> Any:
@@ -74,7 +93,7 @@ def dealt(xs: Row) -> tuple[Row, Row, az.i64]:
 
 @az.program
 def mirrored(tree: Tree) -> Tree:
-    """The call that is last goes on; the others are calls."""
+    """Both arms are calls."""
     go = az.fix(
         lambda self, t: az.case(
             t, Leaf=lambda x: Tree.Leaf(2 * x), Node=lambda left, on, right: Tree.Node(self(right), ~on, self(left))
@@ -120,6 +139,10 @@ def written(tree: Any) -> Any:
 def test_lists() -> None:
     xs, ys = linked(X.tolist()), linked(Y[:5].tolist())
     assert listed(az.compile(squares)(xs)) == np.where(X < 0, -X, X * X).tolist()
+    for threads in (1, 2):
+        found = az.compile(beside, threads=threads)(xs, ys)
+        assert [listed(each) for each in found] == [np.where(z < 0, -z, z * z).tolist() for z in (X, Y[:5])]
+    assert az.compile(lengths)(5).tolist() == [0, 1, 2, 3, 4]
     merged = [z for pair in zip(X, Y[:5], strict=False) for z in pair] + X[5:].tolist()
     assert listed(az.compile(pairs)(xs, ys)) == merged
     first, second, count = az.compile(dealt)(xs)
