@@ -65,6 +65,9 @@ class Boundary:
         )  # fmt: skip
         self._results = general.term.types
         self._counts = [self._kinds.of(type).width for type in self._results]
+        self._outputs, leaves = general.outputs, (trees.LEAF,) * len(self._results)
+        self._plain = all(map(is_data, self._results))  # parts are leaves then
+        self._single, self._flat = self._outputs == trees.LEAF, self._outputs == trees.Shape(tuple, (), leaves)
         for type in general.term.binders:
             self._kinds.of(type)
 
@@ -86,12 +89,16 @@ class Boundary:
     def left(self, parts: Sequence[Any], entered: Sequence[Any]) -> Any:
         """The result of a call, of its parts."""
         assert isinstance(entered, Entered)
-        values, first = [], 0
-        for type, count in zip(self._results, self._counts, strict=True):
-            own = parts[first : first + count]
-            first += count
-            values.append(own[0] if is_data(type) else entered.cells.value(type, own))
-        return trees.unflatten(self.general.outputs, values)
+        values, first = parts, 0
+        if not self._plain:
+            values = []
+            for type, count in zip(self._results, self._counts, strict=True):
+                own = parts[first : first + count]
+                first += count
+                values.append(own[0] if is_data(type) else entered.cells.value(type, own))
+        if self._single:
+            return values[0]
+        return tuple(values) if self._flat else trees.unflatten(self._outputs, values)
 
     def given(self, out: Any) -> None:
         """Refuse arrays for results: ValueError."""
