@@ -34,9 +34,11 @@ import numpy as np
 
 from ..core.host_arrays import on_device
 from ..core.showing import Shown
+from ..core.source import Origin
 from ..core.types import i64
 from . import ir
 from .lowering import Lowered
+from .origins import Names, lines_text
 from .specialisations import purpose
 from .tables import table, us
 from .target import (
@@ -72,7 +74,8 @@ class Row:
     """A nest, or a kernel: what it writes by which loops; the seconds of a call that it takes, and what it does.
 
     ``number`` counts the nests of the code; ``runs`` is how often it is begun. ``operations`` are on scalars, each as
-    many as the additions it is worth; ``bytes`` come from, or go to, beyond the first cache.
+    many as the additions it is worth; ``bytes`` come from, or go to, beyond the first cache. ``lines`` are the user's,
+    those that it computes something for.
     """
 
     number: int
@@ -81,6 +84,12 @@ class Row:
     operations: float
     bytes: float
     runs: float
+    lines: tuple[Origin, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The name, and the user's lines: ``total3: parallel, lanes of 8 (model.py:12)``."""
+        return f"{self.name} ({lines_text(self.lines)})" if self.lines else self.name
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,7 @@ class Breakdown(Shown):
 
     def __str__(self) -> str:
         rows = [
-            (row.name, us(row.seconds), f"{row.operations:.3g}", f"{row.bytes:.3g}", f"{row.runs:.0f}")
+            (row.title, us(row.seconds), f"{row.operations:.3g}", f"{row.bytes:.3g}", f"{row.runs:.0f}")
             for row in self.rows
         ]
         return table(["us", "operations", "bytes", "runs"], [*rows, ("in all", us(self.seconds))])
@@ -149,16 +158,17 @@ def _shares(block: ir.Block) -> bool:
 
 
 def estimate(
-    function: ir.Function, target: Target, sizes: Mapping[str, int], arrays: Mapping[str, Any], threads: int
+    lowered: Lowered, target: Target, sizes: Mapping[str, int], arrays: Mapping[str, Any], threads: int
 ) -> list[Row]:
-    """A row for each nest of a function (``nests``), in their order, for the sizes and the arguments of a call.
+    """A row for each nest of a form (``nests``), in their order, for the sizes and the arguments of a call.
 
     Arguments may be missing: then what is read of them is not known.
     """
+    function, names = lowered.function, Names(lowered.context.shared.origins)
     found = _Rows(function, target, _Samples(sizes, arrays), threads)
     with np.errstate(all="ignore"):
         found.block(function.body, _ONCE)
-    return [found.rows[id(nest)] for nest in nests(function.body)]
+    return [replace(found.rows[id(nest)], lines=names.lines(nest)) for nest in nests(function.body)]
 
 
 Numbers = np.ndarray[Any, np.dtype[Any]]

@@ -155,7 +155,7 @@ class Multiversioned(ABC, Generic[Built]):
     def rows(self, form: Lowered, given: Given, threads: int | None) -> list[Row]:
         """The estimate for a form."""
         with lifted_limits():
-            return estimate(form.function, self._target, given.sizes, given.arrays(form), threads or default_threads())
+            return estimate(form, self._target, given.sizes, given.arrays(form), threads or default_threads())
 
     def decisions(self, given: Given, threads: int | None = None) -> Choices:
         """What was decided on the way of the form that a call takes, and what the other side of each would cost."""

@@ -1,7 +1,7 @@
 """Profiles: how long each nest of a call took, beside its estimate and the roofline of this machine.
 
-    nest                     us     estimate  operations     bytes     at best (roofline)
-    result3: parallel ..   480.1       431.0       2e+06   3.2e+07     max(2e6 / 86e9, 3.2e7 / 75e9) = 427 us
+    nest                               us  estimate  operations    bytes  at best (roofline)
+    result3: parallel (model.py:12)  480.1     431.0       2e+06  3.2e+07  max(2e6 / 86e9, 3.2e7 / 75e9) = 427 us
 
 Times are measured, and so is the roofline, when it is first asked for. Operations and bytes are those of the estimate
 (``cost.py``): for a nest whose loops data decides, they are as good as the estimate is.
@@ -65,7 +65,7 @@ class Profile(Breakdown):
         for row in self.rows:
             estimate = us(self.estimates[row.number]) if row.number in self.estimates else ""
             counts = f"{row.operations:.3g}", f"{row.bytes:.3g}", f"{row.runs:.0f}"
-            rows.append((row.name, us(row.seconds), estimate, *counts))
+            rows.append((row.title, us(row.seconds), estimate, *counts))
         heads = ["us", "estimate", "operations", "bytes", "runs"]
         return table(heads, [*rows, ("in all", us(self.seconds))])
 

@@ -84,7 +84,7 @@ def chart(rows: Sequence[Row], roofline: Roofline) -> Chart:
     lines += [*_grid(x, y), _roof(x, y, roofline)]
     lines += [_disk(ran.index(row) + 1, row, x, y, row.seconds / whole) for row in placed]
     for number, row in enumerate(ran, 1):
-        text = f"{number}  {row.seconds / whole:4.0%} of the time  {_of_the_roof(row, roofline)}  {row.name}"
+        text = f"{number}  {row.seconds / whole:4.0%} of the time  {_of_the_roof(row, roofline)}  {row.title}"
         text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
         place = f'x="16" y="{_TOP + _PLOT + 52 + _LINE * number:.0f}"'
         lines.append(f'<text {place} xml:space="preserve">{escape(text)}</text>')
@@ -128,5 +128,5 @@ def _disk(number: int, row: Row, x: _Axis, y: _Axis, share: float) -> str:
     across, up = x.at(row.operations / row.bytes), y.at(row.operations / row.seconds)
     radius = max(_LARGEST * math.sqrt(share), 3.0)
     place = f'cx="{across:.1f}" cy="{up:.1f}" r="{radius:.1f}"'
-    disk = f'<circle class="nest" {place}><title>{escape(row.name)}</title></circle>'
+    disk = f'<circle class="nest" {place}><title>{escape(row.title)}</title></circle>'
     return f'{disk}<text class="middle" x="{across:.1f}" y="{up + 4:.1f}">{number}</text>'

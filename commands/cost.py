@@ -112,6 +112,7 @@ def _as_data(breakdown: Breakdown, profile: Profile | None = None) -> dict[str, 
     for row in breakdown.rows:
         one = {"name": row.name, "seconds": row.seconds, "share": _share(row, breakdown)}
         one |= {"operations": row.operations, "bytes": row.bytes, "runs": row.runs}
+        one["lines"] = [{"file": line.file, "line": line.line} for line in row.lines]
         if profile is not None:
             one["estimated_seconds"] = profile.estimates.get(row.number)
             one["roofline_seconds"] = profile.at_best(row)
@@ -130,7 +131,7 @@ def _table(breakdown: Breakdown, profile: Profile | None = None) -> Table:
         if profile is not None:
             estimate = profile.estimates.get(row.number)
             times += ["" if estimate is None else time(estimate), _of_roofline(row, profile)]
-        rows.append((row.name, *times, f"{row.operations:.3g}", f"{row.bytes:.3g}", f"{row.runs:.0f}"))
+        rows.append((row.title, *times, f"{row.operations:.3g}", f"{row.bytes:.3g}", f"{row.runs:.0f}"))
     beside = ["estimate", "roofline"] if profile is not None else []
     heads = ["nest", "time", "share", *beside, "operations", "bytes", "runs"]
     total = ("in all", time(breakdown.seconds), *[""] * (len(heads) - 2))

@@ -62,7 +62,7 @@ def breakdown(value: Breakdown) -> str:
     """Each nest with its share of the whole."""
     whole = value.seconds or 1.0
     rows = [
-        (row.name, us(row.seconds), f"{100 * row.seconds / whole:.0f} %", f"{row.operations:.3g}", f"{row.bytes:.3g}",
+        (row.title, us(row.seconds), f"{100 * row.seconds / whole:.0f} %", f"{row.operations:.3g}", f"{row.bytes:.3g}",
          f"{row.runs:.0f}")
         for row in value.rows
     ]  # fmt: skip

@@ -1,8 +1,6 @@
 """The stages of a compiled program as panels: what each line of them came from, as far as that is known.
 
-* In **nests** and **loops** every name was made for an operation of the program, and lowering notes which
-  (``Shared.origins``); passes keep names. A line came from where the operation was written whose name it binds or
-  writes, or else from where those were that it mentions.
+* A line of **nests** and **loops** came from where its statement did (``backends/origins.py``).
 * **LLVM IR** and **assembly** have debug locations: the file is the text of the loops (``backends/llvm/locations.py``).
 * **OpenCL C** has the names of the loop IR in it: a line belongs to the first of them that it mentions.
 """
@@ -10,8 +8,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from ..backends import ir
 from ..backends.cost import Breakdown, nests
@@ -20,7 +18,7 @@ from ..backends.llvm.locations import Located
 from ..backends.llvm.version import Version
 from ..backends.multiversioning import Stage
 from ..backends.opencl.names import c_name
-from ..core.source import Origin
+from ..backends.origins import Names, bound
 from .panels import Line, Panel
 
 _WORD = re.compile(r"\w+")
@@ -28,34 +26,13 @@ _PLACE = re.compile(r" of (\S+):(\d+)")
 _ON_LINES = "Each instruction has the debug location of the statement of the loops that it is from"
 
 
-@dataclass(frozen=True)
-class Names:
-    """Where the operations were written that names of the loop IR were made for."""
-
-    origins: Mapping[str, Origin]
-
-    def of(self, names: Iterable[str]) -> frozenset[Origin]:
-        found = [self.origins[name] for name in names if name in self.origins]
-        return frozenset([origin for origin in found if origin.file])
-
-    def line(self, text: str, statement: ir.Statement | None) -> Line:
-        """A line of the loop IR with the statement that begins there."""
-        if statement is None:
-            return Line(text)
-        bound = _bound(statement)
-        origins = self.of(bound) or self.of(_mentioned(statement))
-        for inner in () if origins else ir.walk((statement,)):  # a loop that a pass has made is from what is in it
-            origins |= self.of(_bound(inner))
-        return Line(text, origins, frozenset(bound & self.origins.keys()))
-
-
 def stage_panels(stage: Stage, found: Breakdown | None, measured: bool, name: str) -> list[Panel]:
     """Nests, loops, LLVM IR and assembly of a form, with what a call takes where that is known."""
     version, lowered = stage.version, stage.version.lowered(stage.number)
     assert isinstance(version, Version)
     names = Names(lowered.context.shared.origins)
-    in_nests = [names.line(*each) for each in ir.lines(version.in_nests(stage.number))]
-    loops = _numbered([names.line(*each) for each in ir.lines(lowered.function)])
+    in_nests = [_line(names, *each) for each in ir.lines(version.in_nests(stage.number))]
+    loops = _numbered([_line(names, *each) for each in ir.lines(lowered.function)])
     about = "The loops that run: which are shared by threads, which are lanes of vectors."
     if found is not None:
         loops = _timed(loops, lowered.function, found)
@@ -76,6 +53,13 @@ def stage_panels(stage: Stage, found: Breakdown | None, measured: bool, name: st
             ("loop", "name", "source"),
         ),
     ]  # fmt: skip
+
+
+def _line(names: Names, text: str, statement: ir.Statement | None) -> Line:
+    """A line of the loop IR with the statement that begins there."""
+    if statement is None:
+        return Line(text)
+    return Line(text, names.of_statement(statement), frozenset(bound(statement) & names.origins.keys()))
 
 
 def decisions_panel(stage: Stage, choices: Choices | None) -> Panel:
@@ -155,32 +139,3 @@ def _located_about(lines: Sequence[Located], loops: Sequence[Line]) -> str:
     known = sum([0 < place <= len(loops) for place in instructions])
     rest = "the others were made by LLVM, or look after the call"
     return f"{_ON_LINES}, as far as LLVM kept it: {known} of {len(instructions)}; {rest}."
-
-
-def _bound(statement: ir.Statement) -> set[str]:
-    """The names that a statement binds or writes, not those in the blocks inside it."""
-    match statement:
-        case ir.Invoke():
-            own = [statement.name] if statement.kind in ("cell", "tag") else []
-            buffers = [buffer.name for buffer in (*statement.enters, *statement.writes)]
-            return {*own, *buffers, *[variable.name for variable in statement.binds]}
-        case ir.Let(name) | ir.Declare(name) | ir.Assign(name) | ir.Kernel(name):
-            return {name}
-        case ir.Call(name, _, _, writes):
-            return {name, *[buffer.name for buffer in writes]}
-        case ir.Store(buffer) | ir.Update(buffer) | ir.Allocate(buffer) | ir.Return(_, buffer) | ir.Prefetch(buffer):
-            return {buffer.name}
-        case ir.For(variable):
-            return {variable, *[each.name for each in statement.reductions]}
-        case ir.Nest(axes):
-            return {*[axis.variable.name for axis in axes], *[each.name for each in statement.combines]}
-    return set()
-
-
-def _mentioned(statement: ir.Statement) -> set[str]:
-    """The names that a statement reads itself."""
-    found: set[str] = set()
-    for expression in ir.expressions_of(statement):
-        variables, buffers = ir.names_of(expression)
-        found |= variables | buffers
-    return found

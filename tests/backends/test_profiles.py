@@ -1,6 +1,7 @@
 """Profiles: measured nests beside estimates, the roofline, and the picture of both."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,6 +15,7 @@ from adze.backends.cost import Row
 from adze.backends.profile import Profile
 from adze.backends.roofline import Roofline
 from adze.backends.roofline_chart import Chart, chart
+from adze.core.source import Origin
 
 ROOF = Roofline(operations=80e9, bytes=20e9, copied=1 << 20, threads=2)
 SVG = "{http://www.w3.org/2000/svg}"
@@ -39,6 +41,36 @@ def test_a_profile_has_estimates_and_values() -> None:
     assert first.split()[-5:-3] == [f"{1e6 * row.seconds:.1f}", f"{1e6 * found.estimates[row.number]:.1f}"]
     argument, result = found.values
     assert argument is x and np.array_equal(result, compiled(x))
+
+
+@az.program
+def weighted(x: az.Array[az.f64, "n m"]) -> az.f64:
+    mean = az.mean(x, 0)
+    order = az.argsort(mean)
+    spread = az.exp(x - mean)
+    return az.sum(spread * mean[order])
+
+
+def test_rows_name_the_lines_of_what_they_compute() -> None:
+    """By the arrays that they write, whether measured or estimated; a nest of fused lines has each of them."""
+    x = np.random.default_rng(0).random((300, 200))
+    first = weighted.function.__code__.co_firstlineno + 1
+    wanted = {"array4": {first + 1}, "order": {first + 2}, "partial": {first + 3, first + 4}}
+    compiled = az.compile(weighted, threads=2)
+    for found in (compiled.profile(x), compiled.cost(x), compiled.cost(sizes={"n": 300, "m": 200})):
+        for name, lines in wanted.items():
+            row = next(row for row in found.rows if row.name.startswith(name))
+            assert {line.file for line in row.lines} == {__file__}
+            assert [line.line for line in row.lines] == sorted(lines)
+            numbers = ", ".join(map(str, sorted(lines)))
+            assert f"{row.name} ({Path(__file__).name}:{numbers})  " in str(found)
+
+
+def test_rows_of_a_derivative_name_the_lines_of_the_program() -> None:
+    first = weighted.function.__code__.co_firstlineno + 1
+    found = az.compile(az.grad(weighted), threads=1).cost(sizes={"n": 300, "m": 200})
+    lines = {line.line for row in found.rows for line in row.lines}
+    assert lines == {first + 1, first + 2, first + 3, first + 4}
 
 
 def test_the_roofline_of_a_profile_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,12 +142,13 @@ def test_nests_are_listed_with_their_shares() -> None:
         nest(3, "never", 0.0, 1e9, 1e9),
         nest(4, "x" * 200, 1.0, 40e9, 0),
     ]
+    rows[1] = replace(rows[1], lines=(Origin("some/model.py", 3), Origin("some/model.py", 12)))
     svg = chart(rows, ROOF).svg
     root = ElementTree.fromstring(svg)
     listed = [text.text or "" for text in root.iter(f"{SVG}text") if text.get("x") == "16"]
     assert listed[:3] == [
         "1   50% of the time   50% of the roof (arithmetic)  a <script>alert(1)</script> & more",
-        "2   17% of the time   50% of the roof (memory)  moved",
+        "2   17% of the time   50% of the roof (memory)  moved (model.py:3, 12)",
         "3   17% of the time  nothing that is counted  counts",
     ]
     assert len(listed) == 4 and listed[3].startswith("4   17% of the time   50% of the roof (arithmetic)  xxx")

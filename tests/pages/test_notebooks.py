@@ -75,7 +75,7 @@ def test_costs_are_tables(compiled: az.Compiled) -> None:
     found = compiled.cost(sizes={"n": 1_000_000})
     rows = Cells(shown(found)).rows
     assert rows[0] == ["", "µs", "share", "operations", "bytes", "runs"]
-    assert [row[0] for row in rows[1:]] == [*[row.name for row in found.rows], "in all"]
+    assert [row[0] for row in rows[1:]] == [*[row.title for row in found.rows], "in all"]
     assert rows[1][1] == f"{1e6 * found.rows[0].seconds:.1f}"
     assert sum([float(row[2].removesuffix(" %")) for row in rows[1:-1]]) == pytest.approx(100, abs=len(rows))
 
