@@ -23,13 +23,13 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ..core import trees
-from ..core.annotations import Declared
+from ..core.annotations import Declared, Parameter
 from ..core.dims import Dim, Name
 from ..core.program import Instance, Program
 from ..core.types import Scalar, Type, all_dims, bool_, dims, element, f64, is_data
@@ -93,6 +93,32 @@ def read(program: Named, words: Sequence[str], *, seed: int = 0, fill: bool = Fa
     UsageError for a word that cannot be read, a name that there is not, and for arguments or sizes that are missing.
     """
     return _reader_of(program, words, seed).arguments(fill)
+
+
+def closed(program: Named, values: Sequence[Any]) -> tuple[Named, list[Any]]:
+    """A program with the functions among its arguments inside of it, since code takes none; and the other arguments.
+
+    The program itself, where it takes no functions.
+    """
+    inside = {place.number: values[place.number] for place in places(program) if is_function(place.declared)}
+    if not inside:
+        return program, list(values)
+    whole = program.program
+
+    def called(*arguments: Any) -> Any:
+        rest = iter(arguments)
+        return whole(*[inside[k] if k in inside else next(rest) for k in range(len(values))])
+
+    kept = [parameter for k, parameter in enumerate(_parameters(program)) if k not in inside]
+    made = Program(called, program.family.name, kept, program.family.declared)
+    return replace(program, program=made), [value for k, value in enumerate(values) if k not in inside]
+
+
+def _parameters(program: Named) -> Sequence[Parameter]:
+    """The parameters that a call gives arguments for, as a program has them."""
+    if not isinstance(program.program, Instance):
+        return program.family.parameters
+    return [Parameter(each.name, only_type(each.declared), structure=each.declared) for each in places(program)]
 
 
 def _reader_of(program: Named, words: Sequence[str], seed: int) -> _Reader:

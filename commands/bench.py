@@ -29,7 +29,7 @@ from ..backends.runtime import default_threads
 from ..core import trees
 from ..core.program import Instance, Program
 from ..core.progress import shown, still
-from .arguments import read
+from .arguments import closed, read
 from .command import Command, UsageError, argument_options, program_options, target_options
 from .cost import time
 from .programs import Named, find, other, split
@@ -70,21 +70,22 @@ def _bench(options: Namespace) -> Report:
         raise UsageError(f"--seconds is a time above 0, not {options.seconds:g}")
     against = None if options.compare is None else other(options.compare, split(options.program)[0], found)
     with shown(f"compiling {found.name}"):
-        code = compiled(found.program, options)
+        closing, values = closed(found, given.values)
+        code = compiled(closing.program, options)
         started = perf_counter()
-        result = found.call(lambda: code(*given.values))
+        result = found.call(lambda: code(*values))
         first = perf_counter() - started
-    calls = [lambda: code(*given.values)]
+    calls = [lambda: code(*values)]
     expected: Any = None
     if against is not None:
-        call = _callable(against, options)
-        expected = against.call(lambda: call(*given.values))
-        calls.append(lambda: call(*given.values))
+        call = _call(against, given.values, options)
+        expected = against.call(call)
+        calls.append(call)
     with shown(f"measuring {found.name}"), still():
         times = found.call(lambda: in_turns(calls, options.seconds))
     threads = None if options.backend == "opencl" else options.threads or default_threads()
-    parts = [_times(code, times[0], first), _rates(found.call(lambda: code.cost(*given.values)), times[0])]
-    parts.append(_roofline(parts[1].data, [*given.values, result], times[0], threads))
+    parts = [_times(code, times[0], first), _rates(found.call(lambda: code.cost(*values)), times[0])]
+    parts.append(_roofline(parts[1].data, [*values, result], times[0], threads))
     if against is not None:
         parts.append(_compared(options.compare, found.name, times, result, expected))
     data: dict[str, Any] = {"program": found.name, "sizes": given.sizes, "generated": given.generated}
@@ -164,12 +165,13 @@ def _compared(name: str, of: str, times: Sequence[Times], result: Any, expected:
     return _Part({"compare": data}, rows, failed=not agree)
 
 
-def _callable(against: Named, options: Namespace) -> Callable[..., Any]:
-    """What is compared with: a program compiled in the same way, or a Python function as it is."""
-    if isinstance(against.program, Program | Instance):
-        return compiled(against.program, options)
-    function: Callable[..., Any] = against.program
-    return function
+def _call(against: Named, values: Sequence[Any], options: Namespace) -> Callable[[], Any]:
+    """A call of what is compared with: a program compiled in the same way, or a Python function as it is."""
+    if not isinstance(against.program, Program | Instance):
+        return lambda: against.program(*values)
+    closing, rest = closed(against, values)
+    code = compiled(closing.program, options)
+    return lambda: code(*rest)
 
 
 def in_turns(calls: Sequence[Callable[[], Any]], seconds: float) -> list[Times]:

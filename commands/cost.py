@@ -18,7 +18,7 @@ from ..backends.program_cost import cost
 from ..core.program import Instance, Program
 from ..core.progress import shown
 from ..interpreters.cost.amounts import Amount
-from .arguments import read, version
+from .arguments import closed, read, version
 from .command import Command, UsageError, argument_options, program_options, target_options
 from .programs import Named, find
 from .report import Line, Part, Report, Table
@@ -80,8 +80,9 @@ def _estimate(found: Named, options: Namespace) -> Report:
     """The nests of the code for a target, as the compiler estimates them."""
     given = read(found, options.arguments, seed=options.seed, fill=True)
     options.backend = options.target
+    closing, values = closed(found, given.values)
     with shown(f"lowering {found.name}"):
-        breakdown = found.call(lambda: compiled(found.program, options).cost(*given.values))
+        breakdown = found.call(lambda: compiled(closing.program, options).cost(*values))
     data = {"program": found.name, "target": options.target, "sizes": given.sizes, **_as_data(breakdown)}
     return Report(data, [_table(breakdown), Line("estimated for this machine; adze profile measures it", "dim")])
 
@@ -91,8 +92,9 @@ def _profile(options: Namespace) -> Report:
     given = read(found, options.arguments, seed=options.seed, fill=True)
     if options.plot is not None and not options.plot.endswith(".svg"):
         raise UsageError(f"a plot is a file that ends in .svg, and {options.plot} does not")
+    closing, values = closed(found, given.values)
     with shown(f"profiling {found.name}"):
-        measured: Profile = found.call(lambda: compiled(found.program, options).profile(*given.values))
+        measured: Profile = found.call(lambda: compiled(closing.program, options).profile(*values))
         roofline = measured.roofline
     data = {"program": found.name, "sizes": given.sizes, **_as_data(measured, measured)}
     data["roofline"] = None if roofline is None else roofline.as_data()
@@ -102,6 +104,8 @@ def _profile(options: Namespace) -> Report:
     if options.plot is not None:
         measured.plot().save(options.plot)
         parts.append(Line(f"{options.plot}: the nests below the roofline", "dim"))
+    if not measured.rows:
+        parts.append(Line("the code has no loops: it is calls and branches, whose times are not taken apart", "dim"))
     if given.note:
         parts.append(Line(given.note, "dim"))
     return Report(data, parts)

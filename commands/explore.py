@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..core.progress import shown
 from ..pages import explore
-from .arguments import read
+from .arguments import closed, read
 from .command import Command, UsageError, argument_options, program_options
 from .programs import find
 from .report import Line, Report
@@ -20,8 +20,9 @@ def _explore(options: Namespace) -> Report:
     if file.suffix not in (".html", ".htm"):
         raise UsageError(f"a page is a file that ends in .html, and {file} does not")
     values = read(found, options.arguments, seed=options.seed, fill=True).values if options.arguments else []
+    closing, values = closed(found, values) if values else (found, values)
     with shown(f"exploring {found.name}"):
-        page = found.call(lambda: explore(found.program, *values, kernels=not options.no_kernels))
+        page = found.call(lambda: explore(closing.program, *values, kernels=not options.no_kernels))
     page.save(file)
     panels = [panel.key for panel in page.panels]
     data = {"program": found.name, "file": str(file), "panels": panels}

@@ -65,6 +65,78 @@ def test_bench_measures_a_program_by_its_sizes(scaled: CommandLine) -> None:
     assert roof["share"] == pytest.approx(roof["seconds"] / median)
 
 
+FUNCTIONS = """
+from typing import Callable
+
+import numpy as np
+import adze as az
+
+@az.program
+def folded(x: az.Array[az.f64, "n"], f: az.Function[[az.f64, az.f64], az.f64], start: az.f64 = 2.0) -> az.f64:
+    return az.fori_loop(0, x.shape[0], lambda i, s: f(s, x[i]), start)
+
+@az.program
+def turned(x: az.Array[az.f64, "n"], f: az.Function[[az.f64, az.f64], az.f64], start: az.f64 = 2.0) -> az.f64:
+    return az.fori_loop(0, x.shape[0], lambda i, s: f(s, x[x.shape[0] - 1 - i]), start)
+
+def with_numpy(x, f, start):
+    return start + 3 * np.sum(x)
+
+def more(a, b):
+    return a + 3 * b
+
+floats = folded.at()
+
+@az.data
+class Figure:
+    class Point: ...
+
+    class Circle:
+        radius: az.f64
+
+@az.program
+def area(figure: Figure) -> az.f64:
+    return az.case(figure, Point=lambda: 0.0, Circle=lambda radius: np.pi * radius**2)
+"""
+
+
+@pytest.mark.parametrize("compared", [":with_numpy", ":turned"])
+@pytest.mark.parametrize("program", ["folded", "floats"])
+def test_functions_are_compiled_with_the_program(commands: CommandLine, program: str, compared: str) -> None:
+    commands.write("functions.py", FUNCTIONS)
+    words = ["f=more", "start=1", "n=50", "--seconds", "0.001", "--threads", "1"]
+    ran = commands("bench", f"functions.py:{program}", *words, "--compare", compared, "--json")
+    assert ran.code == 0, ran.err
+    assert ran.data["compare"]["agree"] and ran.data["sizes"] == {"n": 50}
+
+
+def test_nests_name_the_lines_of_functions_and_of_what_calls_them(commands: CommandLine) -> None:
+    file = commands.write("functions.py", FUNCTIONS)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    of_function, of_call = [next(k for k, line in enumerate(lines, 1) if text in line) for text in ("a + 3", "x[i]")]
+    for command in (["profile", "functions.py:folded"], ["cost", "functions.py:folded", "--target", "llvm"]):
+        ran = commands(*command, "f=more", "n=50", "--json")
+        assert ran.code == 0, ran.err
+        (nest,) = ran.data["nests"]
+        assert {line["line"] for line in nest["lines"]} == {of_function, of_call}
+        assert {Path(line["file"]).name for line in nest["lines"]} == {file.name}
+
+
+def test_a_function_that_is_missing_is_asked_for(commands: CommandLine) -> None:
+    commands.write("functions.py", FUNCTIONS)
+    ran = commands("profile", "functions.py:folded", "n=50")
+    assert ran.code == 2
+    assert "Give f=NAME, a function of the file." in ran.err
+
+
+def test_data_is_measured_as_a_whole(commands: CommandLine) -> None:
+    commands.write("functions.py", FUNCTIONS)
+    ran = commands("profile", "functions.py:area", '{"Circle": [2.0]}')
+    assert ran.code == 0 and "the code has no loops" in ran.out
+    ran = commands("bench", "functions.py:area", '{"Circle": [2.0]}', "--seconds", "0.001", "--json")
+    assert ran.code == 0 and ran.data["time"]["least"] > 0
+
+
 def test_the_file_is_executed_once(scaled: CommandLine) -> None:
     scaled.write("once.py", 'print("executed")\n' + FILE)
     ran = scaled("bench", "once.py:scaled", "n=3", "m=4", "--seconds", "0.001", "--compare", ":with_numpy")
