@@ -230,6 +230,7 @@ with install_import_hook(_CHECKED):
 if TYPE_CHECKING:
     # To a type checker a parameter is an expression, as which the body uses it, or anything, as a call gives it; its
     # sizes are a remark.
+    from builtins import staticmethod as variant
     from collections.abc import Callable as Function
     from typing import Annotated as Array
     from typing import Any, TypeAlias
@@ -250,6 +251,7 @@ if TYPE_CHECKING:
     u64: TypeAlias = _Value | Any
 else:
     from .core.annotations import Array, Function
+    from .core.data import variant
     from .core.types import bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 
 del TYPE_CHECKING, install_import_hook, _CHECKED
@@ -493,6 +495,7 @@ __all__ = [
     "update",
     "value_and_grad",
     "var",
+    "variant",
     "vjp",
     "vmap",
     "vstack",

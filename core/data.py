@@ -87,12 +87,12 @@ class _Family:
         self.locals: Scope = {} if frame.f_locals is frame.f_globals else dict(frame.f_locals)
         parameters = tuple([TypeVariable(p.__name__) for p in getattr(cls, "__parameters__", ())])
         self.declaration = Declaration(cls.__name__, parameters)
-        inner = {name: value for name, value in vars(cls).items() if isinstance(value, type)}
+        inner = {name: _declared(value) for name, value in vars(cls).items() if isinstance(value, type | Variant)}
         own = inspect.get_annotations(cls)
         if inner and own:
             raise TypeError(at_line(f"{cls.__name__} has fields of its own and variants: a type has one or the other"))
         self.record = not inner
-        self.fields = {name: inspect.get_annotations(variant) for name, variant in inner.items()}
+        self.fields = inner
         if self.record:
             self.fields = {cls.__name__: own}
         self._read = False
@@ -148,6 +148,49 @@ class _Family:
                     f"{message}, which would be declared class {self.declaration.name}(Generic[{variable}])"
                 )
         return type
+
+
+class Variant:
+    """A variant that is declared as a function: its parameters are the fields."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.name, self.fields = function.__qualname__, dict[str, Any]()
+        annotations = inspect.get_annotations(function)
+        for name, parameter in inspect.signature(function).parameters.items():
+            if name not in annotations or parameter.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
+                problem = "has no type" if name not in annotations else "is not a parameter by position and name"
+                raise TypeError(at_line(f"{self.name}: {name!r} is a field of a variant, and {problem}"))
+            if parameter.default is not inspect.Parameter.empty:
+                raise TypeError(at_line(f"{self.name}: the field {name!r} has a default, which fields do not have"))
+            self.fields[name] = annotations[name]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(at_line(f"{self.name} is a variant of a class without @az.data"))
+
+
+def variant(function: Callable[..., Any]) -> Variant:
+    """A variant of a data type, by its constructor: what checkers of types know, which see no fields in nested classes.
+
+    Parameters are the fields, each with a type; what is returned is for checkers alone. To mypy and pyright it is a
+    static method. Raises TypeError for a parameter without a type, with a default, or with a star.
+
+    >>> import adze as az
+    >>> from typing import Any
+    >>> @az.data
+    ... class Figure:
+    ...     @az.variant
+    ...     def Point() -> Any: ...
+    ...     @az.variant
+    ...     def Circle(radius: az.f64) -> Any: ...
+    >>> Figure.Circle(radius=2.0), isinstance(Figure.Point(), Figure)
+    (Figure.Circle(radius=2.0), True)
+    """
+    return Variant(function)
+
+
+def _declared(variant: builtins.type | Variant) -> Mapping[str, Any]:
+    """The fields of a variant, with their annotations."""
+    return variant.fields if isinstance(variant, Variant) else inspect.get_annotations(variant)
 
 
 def variables(type: Type) -> list[TypeVariable]:
@@ -548,6 +591,8 @@ class DataType:
 @dataclass_transform(frozen_default=True)
 def data(cls: builtins.type[C]) -> builtins.type[C]:
     """Declare a data type: a record (a class with annotations) or a sum (a class with a nested class a variant).
+
+    A variant may be declared as a function, too (:func:`variant`), which checkers of types understand.
 
     Fields are scalars, arrays, functions, tuples and declared types, also the type itself, in text if need be.
     ``Generic[T]`` as a base gives it type parameters. A record which does not contain itself is a structure, as a tuple

@@ -629,3 +629,60 @@ def test_types_without_values_are_refused(type: Any, name: str) -> None:
 def test_types_with_values_of_which_some_contain_others_are_not() -> None:
     for type in (Stream, List[az.f64], Rose[az.f64], Forest[az.f64]):
         assert az.pretty(az.program(lambda x: 1.0).at(type)).endswith("return 1.0")
+
+
+# Variants that are declared by their constructors
+
+
+@az.data
+class Chain(Generic[T]):
+    class End: ...
+
+    @az.variant
+    def Link(head: T, tail: "Chain[T]") -> Any: ...
+
+
+def test_a_constructor_declares_the_class_that_a_nested_class_does() -> None:
+    @az.program
+    def doubled(xs: Chain[az.f64]) -> Chain[az.f64]:
+        @az.fix
+        def go(self: Any, xs: Chain[az.f64]) -> Chain[az.f64]:
+            return az.case(xs, End=lambda: Chain.End(), Link=lambda head, tail: Chain.Link(2 * head, self(tail)))
+
+        return go(xs)
+
+    chain = Chain.Link(1.0, tail=Chain.Link(2.5, Chain.End()))
+    assert az.evaluate(doubled)(chain) == Chain.Link(2.0, Chain.Link(5.0, Chain.End()))
+    assert isinstance(chain, Chain) and isinstance(chain, Chain.Link) and issubclass(Chain.Link, Chain)
+    assert pickle.loads(pickle.dumps(chain)) == chain
+    match chain:
+        case Chain.Link(head, Chain.Link()):
+            assert head == 1.0
+        case _:
+            raise AssertionError
+    with pytest.raises(TypeError, match=r"Chain\.Link takes 2 field\(s\) \(head, tail\), got 1"):
+        Chain.Link(1.0)
+
+
+def test_parameters_of_a_variant_are_fields() -> None:
+    with pytest.raises(TypeError, match=r"Link: 'tail' is a field of a variant, and has no type \(at .*\.py:\d+\)"):
+
+        @az.variant
+        def Link(head: az.f64, tail): ...  # type: ignore[no-untyped-def]
+
+    with pytest.raises(TypeError, match="'rest' is a field of a variant, and is not a parameter by position and name"):
+
+        @az.variant
+        def Rest(*rest: az.f64) -> Any: ...
+
+    with pytest.raises(TypeError, match="the field 'x' has a default, which fields do not have"):
+
+        @az.variant
+        def Default(x: az.f64 = 0.0) -> Any: ...
+
+    class Bare:
+        @az.variant
+        def Only(x: az.f64) -> Any: ...
+
+    with pytest.raises(TypeError, match=r"Bare\.Only is a variant of a class without @az.data \(at "):
+        Bare.Only(1.0)

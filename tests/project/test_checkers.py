@@ -18,9 +18,13 @@ from load import ROOT
 import adze as az
 
 CALLS = """\
+from typing import Any, Generic, TypeVar
+
 import numpy as np
 
 import adze as az
+
+T = TypeVar("T")
 
 
 @az.program
@@ -89,6 +93,30 @@ az.jax(loss)(points)  # wrong
 height(Line(1.0, offset=2.0), 3.0)
 Line(1.0)  # wrong
 Line(1.0, 2.0, 3.0)  # wrong
+
+
+@az.data
+class List(Generic[T]):
+    @az.variant
+    def Nil() -> Any: ...
+
+    @az.variant
+    def Cons(head: T, tail: "List[T]") -> Any: ...
+
+
+@az.program
+def largest(xs: List[az.f64]) -> az.f64:
+    return az.case(xs, Nil=lambda: 0.0, Cons=lambda head, tail: az.maximum(head, 0.0))
+
+
+largest(List.Cons(1.0, List.Nil()))
+largest(List.Cons(head=1.0, tail=List[az.f64].Nil()))
+largest()  # wrong
+List.Cons(1.0)  # wrong
+List.Cons(1.0, tial=List.Nil())  # wrong
+List.Cons(1.0, 2.0)  # wrong
+List.Nil(1.0)  # wrong
+List.Snoc(List.Nil(), 1.0)  # wrong
 
 
 @az.program
