@@ -1,6 +1,7 @@
 """The reference: every public name with its docstring, on pages by subject.
 
-A name belongs to the page that has its module. The build fails for one that belongs to none, so that none is missing.
+``docs/stability.md`` says which names are experimental, and their entries say so. A name belongs to the page that has
+its module. The build fails for one that belongs to none, so that none is missing.
 Docstrings are written for ``help``: names stand in double quotes or behind ``:func:``, examples behind ``>>>``, other
 code is indented behind ``::``. Here they become Markdown.
 """
@@ -12,6 +13,7 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -103,6 +105,18 @@ PAGES = [
 ]
 
 
+STABILITY = Path(__file__).resolve().parents[1] / "stability.md"
+
+
+def by_pages() -> dict[str, list[str]]:
+    """The experimental names of each page of the reference, by its title."""
+    rows = [
+        line.strip("|").split("|") for line in STABILITY.read_text(encoding="utf-8").splitlines() if line[:1] == "|"
+    ]
+    found = [(cells[0].strip(), re.findall(r"`(\w+)`", cells[-1])) for cells in rows if len(cells) == 3]
+    return dict(found[2:])  # without the head and the line below it
+
+
 def _module(name: str) -> str:
     """The last part of the module that a name belongs to, or its folder where the whole folder is one subject."""
     value = getattr(az, name)
@@ -124,6 +138,14 @@ def _checked() -> None:
     twice = {name for name in listed if listed.count(name) > 1}
     if missing or twice:
         raise LookupError(f"the reference has no page for {sorted(missing)}, and two for {sorted(twice)}")
+    known = by_pages()
+    titles = [page.title for page in PAGES]
+    if list(known) != titles:
+        raise LookupError(f"{STABILITY.name} speaks of the pages {list(known)}, and the reference has {titles}")
+    for page in PAGES:
+        unknown = set(known[page.title]) - set(page.names())
+        if unknown:
+            raise LookupError(f"{STABILITY.name}: {page.title} has no {sorted(unknown)}")
 
 
 def _value(name: str) -> Any:
@@ -140,6 +162,8 @@ def _entry(name: str) -> str:
     value = _value(name)
     heading = f"## az.{name} {{ #{name} }}"
     parts = [heading, *_signature(name, value), *_picture(name), _markdown(_documentation(value))]
+    if any(name in names for names in by_pages().values()):
+        parts.insert(1, "*Experimental*: a minor version may change it ([what is stable](../stability.md)).")
     for member, method in _methods(value):
         parts += [f"### {value.__name__}.{member}", *_signature(member, method), _markdown(_documentation(method))]
     return "\n\n".join(part for part in parts if part)
