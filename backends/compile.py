@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 from ..core.program import RUNNERS, Instance, P, R, as_program
-from ..core.source import ending_at_user
+from ..core.source import at_line, ending_at_user
 from ..core.verb import Function
 from .backend import LLVM, OpenCL
 from .chunked.chunked import Chunked, bytes_of
@@ -112,33 +112,33 @@ def compile(
     if backend != "dask":
         for name, value in {"over": over, "client": client, "chunk": chunk, "memory": memory}.items():
             if value is not None:
-                raise ValueError(f'{name}= is for backend="dask"')
+                raise ValueError(at_line(f'{name}= is for backend="dask"'))
     if backend in ("llvm", "dask"):
         _check_cpu(cpu)
         if device is not None:
-            raise ValueError('device= is for backend="opencl"')
+            raise ValueError(at_line('device= is for backend="opencl"'))
         if threads is not None and (type(threads) is not int or threads < 1):
-            raise ValueError(f"a program runs on at least one thread, a whole number of them, not {threads!r}")
+            raise ValueError(at_line(f"a program runs on at least one thread, a whole number of them, not {threads!r}"))
         if flush_subnormals and not X86:
-            raise ValueError("flush_subnormals= is for processors of the kind x86-64")
+            raise ValueError(at_line("flush_subnormals= is for processors of the kind x86-64"))
     if backend == "dask":
         if over is None:
-            raise ValueError('backend="dask" takes over=, the name of the size that is cut')
+            raise ValueError(at_line('backend="dask" takes over=, the name of the size that is cut'))
         if chunk is not None and (type(chunk) is not int or chunk < 1):
-            raise ValueError(f"a chunk has at least one index, a whole number of them, not {chunk!r}")
+            raise ValueError(at_line(f"a chunk has at least one index, a whole number of them, not {chunk!r}"))
         options = Options(checks, allowed, flush_subnormals, debugged(), cpu)
         return Chunked(chosen, over, options, threads, client, chunk, bytes_of(memory))
     if backend == "llvm":
         return Compiled(chosen, LLVM(threads, checks, flush_subnormals, allowed, debugged(), cpu))
     if backend == "opencl":
         if threads is not None:
-            raise ValueError('threads= is for backend="llvm"; a device runs as many as it has')
+            raise ValueError(at_line('threads= is for backend="llvm"; a device runs as many as it has'))
         if cpu is not None:
-            raise ValueError('cpu= is for backend="llvm" and backend="dask"; a device has its own compiler')
+            raise ValueError(at_line('cpu= is for backend="llvm" and backend="dask"; a device has its own compiler'))
         if flush_subnormals:
-            raise ValueError('flush_subnormals= is for backend="llvm"')
+            raise ValueError(at_line('flush_subnormals= is for backend="llvm"'))
         return Compiled(chosen, OpenCL(choose(device), checks, deterministic, allowed))
-    raise ValueError(f"there is no backend {backend!r}; there are 'llvm', 'opencl' and 'dask'")
+    raise ValueError(at_line(f"there is no backend {backend!r}; there are 'llvm', 'opencl' and 'dask'"))
 
 
 def _check_cpu(cpu: str | None) -> None:
@@ -146,11 +146,11 @@ def _check_cpu(cpu: str | None) -> None:
     if cpu is None:
         return
     if not X86:
-        raise ValueError("cpu= is for processors of the kind x86-64")
+        raise ValueError(at_line("cpu= is for processors of the kind x86-64"))
     if cpu not in LEVELS:
-        raise ValueError(f"cpu= is one of {', '.join(map(repr, LEVELS))}, not {cpu!r}")
+        raise ValueError(at_line(f"cpu= is one of {', '.join(map(repr, LEVELS))}, not {cpu!r}"))
     if lacking(cpu):
-        raise ValueError(f"this processor has no {', '.join(lacking(cpu))}, which cpu={cpu!r} asks for")
+        raise ValueError(at_line(f"this processor has no {', '.join(lacking(cpu))}, which cpu={cpu!r} asks for"))
 
 
 def _run_first(instance: Instance, leaves: Sequence[Any]) -> Any:

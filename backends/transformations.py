@@ -78,11 +78,11 @@ def transformations_of(schedule: Schedule | None) -> Transformations:
     for name, value in chosen.items():
         if name not in (*switches, *numbers):
             known = f"{', '.join(switches)} (True or False), {', '.join(numbers)} (a positive power of two), force"
-            raise ValueError(f"schedule= knows no {name!r}; it takes {known}")
+            raise ValueError(at_line(f"schedule= knows no {name!r}; it takes {known}"))
         if name in switches and not isinstance(value, bool):
-            raise ValueError(f"schedule= takes {name!r} as True or False, not {value!r}")
+            raise ValueError(at_line(f"schedule= takes {name!r} as True or False, not {value!r}"))
         if name in numbers and not _is_power_of_two(value):
-            raise ValueError(f"schedule= takes {name!r} as a positive power of two, not {value!r}")
+            raise ValueError(at_line(f"schedule= takes {name!r} as a positive power of two, not {value!r}"))
     chosen = {name: int(value) if name in numbers else value for name, value in chosen.items()}  # type: ignore[arg-type]
     return Transformations(**chosen, force=forced)  # type: ignore[arg-type]
 
@@ -100,7 +100,7 @@ def _forced(decisions: object) -> tuple[tuple[str, bool], ...]:
         isinstance(name, str) and isinstance(taken, bool) for name, taken in decisions.items()
     ):
         problem = f"a dictionary from names of decisions to True or False, not {decisions!r}"
-        raise ValueError(f"schedule= takes 'force' as {problem}; compiled.decisions(*arguments) has the names")
+        raise ValueError(at_line(f"schedule= takes 'force' as {problem}; compiled.decisions(*arguments) has the names"))
     return tuple(sorted(decisions.items()))
 
 

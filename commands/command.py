@@ -14,6 +14,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from .report import Report
 
@@ -76,6 +77,14 @@ def seed(text: str) -> int:
     if number < 0:
         raise ValueError("a seed is a whole number, from 0")
     return number
+
+
+def saved(file: str | Path, save: Callable[[str | Path], None]) -> None:
+    """Have a file written; UsageError where it cannot be."""
+    try:
+        save(file)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror or error}") from None
 
 
 def installed_version() -> str:

@@ -3,6 +3,7 @@
 adze cost kmeans.py:cost                              operations, reads, writes, span, for all sizes
 adze cost kmeans.py:cost n=1000 d=16 k=8              the same as numbers
 adze cost kmeans.py:cost n=1000 d=16 k=8 --target llvm    the time and memory of each nest, estimated
+adze cost kmeans.py:cost n=1000000000 d=16 k=8 --over n   how it is cut into chunks of n, and what that reads
 adze profile kmeans.py:cost n=1000 d=16 k=8           each nest as it was measured, beside the estimate and the roofline
 """
 
@@ -12,6 +13,8 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import Any
 
+from ..backends.chunked.chunked import Chunked
+from ..backends.compile import compile
 from ..backends.cost import Breakdown, Row
 from ..backends.profile import Profile
 from ..backends.program_cost import cost
@@ -19,9 +22,9 @@ from ..core.program import Instance, Program
 from ..core.progress import shown
 from ..interpreters.cost.amounts import Amount
 from .arguments import closed, read, version
-from .command import Command, UsageError, argument_options, program_options, target_options
+from .command import Command, UsageError, argument_options, program_options, saved, target_options
 from .programs import Named, find
-from .report import Line, Part, Report, Table
+from .report import Code, Line, Part, Report, Table
 from .show import compiled
 
 COUNTS = {
@@ -34,6 +37,8 @@ COUNTS = {
 
 def _cost(options: Namespace) -> Report:
     found = find(options)
+    if options.over is not None:
+        return _chunks(found, options)
     if options.target is not None:
         return _estimate(found, options)
     if not options.arguments:
@@ -76,6 +81,23 @@ def _names(counted: Any) -> set[str]:
     return {name for kind in COUNTS for name in Amount.of(getattr(counted, kind)).names()}
 
 
+def _chunks(found: Named, options: Namespace) -> Report:
+    """What is done for a program over chunks, in order; with sizes also how many chunks there are, and their bytes."""
+    sizes = _sizes(options.arguments)
+    if sizes is None or options.target is not None:
+        raise UsageError("--over takes sizes alone, as n=1000000000, and no --target")
+    with shown(f"planning {found.name}"):
+        chunked: Chunked[Any, Any] = found.call(lambda: compile(found.program, backend="dask", over=options.over))
+    data = {"program": found.name, "over": options.over, "sizes": sizes}
+    data |= {"plan": str(chunked.plan), "stages": chunked.plan.stages}
+    parts: list[Part] = [Code(str(chunked.plan), "text")]
+    if sizes:
+        moved = found.call(lambda: chunked.cost(sizes=sizes))
+        data |= {"chunks": moved.chunks, "bytes": moved.bytes}
+        parts.append(Line(str(moved)))
+    return Report(data, parts)
+
+
 def _estimate(found: Named, options: Namespace) -> Report:
     """The nests of the code for a target, as the compiler estimates them."""
     given = read(found, options.arguments, seed=options.seed, fill=True)
@@ -102,7 +124,7 @@ def _profile(options: Namespace) -> Report:
     if roofline is not None:
         parts.append(Line(f"roofline: {roofline}", "dim"))
     if options.plot is not None:
-        measured.plot().save(options.plot)
+        saved(options.plot, measured.plot().save)
         parts.append(Line(f"{options.plot}: the nests below the roofline", "dim"))
     if not measured.rows:
         parts.append(Line("the code has no loops: it is calls and branches, whose times are not taken apart", "dim"))
@@ -167,6 +189,7 @@ def _cost_options(parser: ArgumentParser) -> None:
     argument_options(parser)
     of = "estimate the nests of the code for the CPU (llvm) or the kernels for a device (opencl) instead"
     parser.add_argument("--target", choices=["llvm", "opencl"], help=of)
+    parser.add_argument("--over", metavar="SIZE", help="show how it is cut into chunks of this size instead")
     target_options(parser, backend=False)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..core.progress import shown
 from ..pages import explore
 from .arguments import closed, read
-from .command import Command, UsageError, argument_options, program_options
+from .command import Command, UsageError, argument_options, program_options, saved
 from .programs import find
 from .report import Line, Report
 
@@ -23,7 +23,7 @@ def _explore(options: Namespace) -> Report:
     closing, values = closed(found, values) if values else (found, values)
     with shown(f"exploring {found.name}"):
         page = found.call(lambda: explore(closing.program, *values, kernels=not options.no_kernels))
-    page.save(file)
+    saved(file, page.save)
     panels = [panel.key for panel in page.panels]
     data = {"program": found.name, "file": str(file), "panels": panels}
     return Report(data, [Line(f"{file}: {', '.join(panels)}")])

@@ -13,19 +13,20 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import sys
 import traceback
 import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 from ..core.source import NOWHERE, names_line, raised_at
 from .bench import BENCH
 from .cache import CACHE
 from .check import CHECK
-from .command import Command, UsageError, installed_version
+from .command import Command, UsageError, closest, installed_version
 from .cost import COST, PROFILE
 from .derivatives import GRAD, JVP
 from .devices import DEVICES
@@ -121,9 +122,19 @@ def _warn(
     complain(f"{category.__name__}: {message}")
 
 
+class _Parser(ArgumentParser):
+    """A parser whose errors say what was probably meant."""
+
+    def error(self, message: str) -> NoReturn:
+        known = [option for action in self._actions for option in action.option_strings]
+        known += [command.name for command in COMMANDS]
+        words = re.findall(r"(?<=: )--[\w-]+|(?<=invalid choice: ')[^']+", message)[:1]
+        super().error("\n".join([message, *filter(None, [closest(word, known) for word in words])]))
+
+
 def parser() -> ArgumentParser:
     """The parser of the whole command line."""
-    made = ArgumentParser("adze", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False)
+    made = _Parser("adze", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False)
     made.add_argument("--version", action="version", version=f"adze {installed_version()}")
     commands = made.add_subparsers(metavar="COMMAND", title="commands")
     made.set_defaults(command=None, parser=made)

@@ -211,7 +211,10 @@ def imported(file: str) -> ModuleType:
 
 def _executed(path: Path) -> ModuleType:
     if not path.is_file():
-        raise UsageError(f"{path} is a folder, and no file" if path.is_dir() else f"there is no file {path}")
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder, and no file")
+        near = [str(each) for each in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        raise UsageError(f"there is no file {path}", closest(str(path), near))
     if not os.access(path, os.R_OK):
         raise UsageError(f"{path} cannot be read: permission denied")
     module = ModuleType(f"file:{path.stem}")  # which is no name that somebody imports

@@ -11,6 +11,7 @@ from ..backends.compile import compile
 from ..backends.compiled import Compiled
 from ..core.program import Instance, Program
 from ..core.progress import shown
+from ..core.source import without_line
 from ..interpreters.pretty import STYLES, pretty
 from .arguments import version
 from .command import Command, UsageError, argument_options, program_options, target_options
@@ -71,7 +72,7 @@ def compiled(program: Program | Instance, options: Namespace, backend: str | Non
     try:
         return compile(program, backend=backend or options.backend, **given)
     except ValueError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(without_line(str(error))) from None
 
 
 def _dump_options(parser: ArgumentParser) -> None:

@@ -174,6 +174,15 @@ def names_line(message: str) -> bool:
     return _LINE.search(message) is not None
 
 
+def without_line(message: str) -> str:
+    """A message without the line at its end, where somebody else than a line of Python asked.
+
+    >>> without_line("there is no backend 'cuda' (at model.py:3)")
+    "there is no backend 'cuda'"
+    """
+    return re.sub(r" \(at \S.*:\d+\)$", "", message)
+
+
 def raised_at(error: BaseException) -> Origin:
     """The innermost line of the user's own code in the traceback of an error."""
     for entry in reversed(list(_entries(error))):

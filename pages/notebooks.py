@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
+from ..backends.chunked.chunked import Chunked
+from ..backends.chunked.plan import Plan
 from ..backends.compiled import Compiled
 from ..backends.cost import Breakdown
 from ..backends.decisions import Choices
@@ -58,6 +61,12 @@ def compiled(value: Compiled) -> str:
     return program(of) + table(["what for", "state", "ms to have it"], rows)
 
 
+def chunked(value: Chunked[Any, Any]) -> str:
+    """The program, and what is done for it, in order."""
+    count = value.plan.stages
+    return program(value.program) + text(f"over {value.over}, {count} stage{'' if count == 1 else 's'}\n{value.plan}")
+
+
 def breakdown(value: Breakdown) -> str:
     """Each nest with its share of the whole."""
     whole = value.seconds or 1.0
@@ -88,6 +97,8 @@ HTML.update(
         Instance: program,
         Trace: lambda trace: text(str(trace)),
         Compiled: compiled,
+        Chunked: chunked,
+        Plan: lambda plan: text(str(plan)),
         Breakdown: breakdown,
         Choices: choices,
         ProgramCost: cost,

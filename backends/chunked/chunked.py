@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from ...core.limits import lifted_limits
 from ...core.presented import SignatureOf
 from ...core.program import Instance, P, Program, R, instance_of
+from ...core.showing import Shown
 from ...core.source import at_line, ending_at_user
+from ..compiled import Compiled
 from .cluster import Connected
 from .parts import Options
 from .plan import Plan
@@ -18,7 +20,7 @@ from .version import Moved, Version
 UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
-class Chunked(Generic[P, R]):
+class Chunked(Shown, Generic[P, R]):
     """A program over chunks: call it like the program itself. Made by :func:`compile` with ``backend="dask"``.
 
     Results whose types mention the size that is cut are arrays of Dask's, others are NumPy's.
@@ -92,6 +94,7 @@ class Chunked(Generic[P, R]):
         """
         return self._version.plan
 
+    @ending_at_user
     def cost(self, *, sizes: Mapping[str, int]) -> Moved:
         """What a call with these sizes moves: chunks, stages (of loops around them: one round), and bytes read.
 
@@ -109,6 +112,14 @@ class Chunked(Generic[P, R]):
             known = ", ".join(sorted(names))
             raise TypeError(at_line(f"{self.__name__}: cost takes a value for each size, which are: {known}"))
         return self._version.moved(sizes, self._chunk)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_") or not hasattr(Compiled, name):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            problem = f"has no {name}: it is a small program for each part of .plan"
+            raise AttributeError(at_line(f"{self!r} {problem}; without over= az.compile gives what has one"))
 
     def __repr__(self) -> str:
         return f"<{self.__name__} compiled for chunks of {self.over}>"

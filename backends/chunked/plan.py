@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ...core.showing import Shown
 from ...core.terms import Constant, Literal, Size
 from ...core.types import Type, dims, element
 from .nodes import Key, Ref
@@ -100,8 +101,8 @@ class Engine(Protocol):
         """The results of a part that is computed beside all chunks."""
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Shown):
     """What is done for a block: ``binders`` are the keys of its parameters, ``results`` what it gives back."""
 
     size: str
@@ -135,6 +136,8 @@ class Plan:
 
     def __str__(self) -> str:
         return "\n".join(self.lines(self.size))
+
+    __repr__ = __str__
 
     @property
     def stages(self) -> int:

@@ -34,7 +34,7 @@ from .sources import Blocks, Source, is_dask, source_of
 CHUNK_BYTES = 64 << 20  # of what is cut; it decides the chunks, so it decides bits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Moved:
     """What a call moves: how many chunks there are, how often they are gone through, and the bytes that are read."""
 
@@ -45,6 +45,8 @@ class Moved:
     def __str__(self) -> str:
         counts = [f"{n} {what}{'' if n == 1 else 's'}" for n, what in ((self.chunks, "chunk"), (self.stages, "stage"))]
         return f"{', '.join(counts)}, {self.bytes / 1e6:.1f} MB read"
+
+    __repr__ = __str__
 
 
 class Version:

@@ -27,6 +27,7 @@ from ...core.language import Binding, Language, Unsupported
 from ...core.primitive import Primitive
 from ...core.program import Instance, Program, instance_of
 from ...core.showing import Shown
+from ...core.source import at_line
 from ...core.terms import Block, Failure, Foreign, Operation
 from ...core.types import ArrayType, FunctionType, Named, Scalar, Type, array_of, dims, element, i64
 from ..evaluate import call
@@ -437,7 +438,7 @@ class ProgramCost(Shown):
         amounts = [Amount.of(number) for number in self.symbolic.numbers]
         missing = sorted({name for amount in amounts for name in amount.names()} - set(sizes))
         if missing:
-            raise TypeError(f"the cost depends on {', '.join(missing)}: give a value for each")
+            raise TypeError(at_line(f"the cost depends on {', '.join(missing)}: give a value for each"))
         symbolic = self.symbolic
         if self._counted.chooses:
             symbolic = Symbolic(self._counted.term, sizes).total(self._names)

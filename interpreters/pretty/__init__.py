@@ -19,7 +19,7 @@ from ...core import trees
 from ...core.limits import lifted_limits
 from ...core.procedures import procedures_of
 from ...core.program import Instance, Program, instance_of
-from ...core.source import Origin, ending_at_user
+from ...core.source import Origin, at_line, ending_at_user
 from ...core.terms import Block, Constant
 from ...core.types import ArrayType, all_dims
 from ..first_order import first_order
@@ -66,7 +66,7 @@ def pretty(program: Program | Instance | Block, *, simplified: bool = True, styl
       => %0
     """
     if style not in STYLES:
-        raise ValueError(f"style is one of {', '.join(map(repr, STYLES))}, got {style!r}")
+        raise ValueError(at_line(f"style is one of {', '.join(map(repr, STYLES))}, got {style!r}"))
     with lifted_limits():
         if style == "procedures":
             return _procedures(program, simplified)

@@ -58,6 +58,11 @@ def test_help_lists_the_commands_and_says_that_files_are_executed(commands: Comm
         ([], ""),
         (["nothing"], "invalid choice: 'nothing'"),
         (["--nothing"], "unrecognized arguments: --nothing"),
+        (["shwo", "models.py:loss"], "\nDid you mean show?\n"),
+        (["dump", "models.py:loss", "--lops"], "unrecognized arguments: --lops\nDid you mean --loops?\n"),
+        (["show", "model.py:loss"], "adze show: there is no file model.py\nDid you mean models.py?\n"),
+        (["explore", "models.py:loss", "-o", "no/x.html", "--no-kernels"], "no/x.html cannot be written: No such file"),
+        (["cost", "models.py:loss", "[1]", "--over", "n"], "--over takes sizes alone"),
         (["show"], "the following arguments are required: FILE:PROGRAM"),
         (["show", "models.py:loss", "--style", "poem"], "argument --style: invalid choice: 'poem'"),
         (["show", "models.py:loss", "--nothing"], "adze show: error: unrecognized arguments: --nothing"),
@@ -73,6 +78,16 @@ def test_help_lists_the_commands_and_says_that_files_are_executed(commands: Comm
 def test_wrong_command_lines(commands: CommandLine, words: list[str], said: str) -> None:
     ran = commands(*words)
     assert ran.code == 2 and said in ran.err and "Traceback" not in ran.err
+
+
+def test_how_a_program_is_cut(commands: CommandLine) -> None:
+    """8 bytes of each of two arrays an index: 64 MiB hold 2**22 indices."""
+    ran = commands("cost", "models.py:loss", "n=10000000", "--over", "n", "--json")
+    assert ran.code == 0, ran.err
+    assert (ran.data["chunks"], ran.data["stages"], ran.data["bytes"]) == (3, 1, 160_000_000)
+    assert ran.data["plan"].startswith("stage 1, of each chunk: ")
+    ran = commands("cost", "models.py:loss", "--over", "m")
+    assert ran.code == 1 and "over='m' is no size of its parameters alone, which are: n" in ran.err
 
 
 # Reports

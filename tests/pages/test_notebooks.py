@@ -80,6 +80,13 @@ def test_costs_are_tables(compiled: az.Compiled) -> None:
     assert sum([float(row[2].removesuffix(" %")) for row in rows[1:-1]]) == pytest.approx(100, abs=len(rows))
 
 
+def test_programs_over_chunks_show_their_plan() -> None:
+    chunked = az.compile(norm2, backend="dask", over="n")
+    assert str(chunked.plan).startswith("stage 1, of each chunk: ") and repr(chunked.plan) == str(chunked.plan)
+    assert shown(chunked.plan) == f"<pre>{html.escape(str(chunked.plan))}</pre>"
+    assert shown(chunked) == f"{shown(norm2)}<pre>over n, 1 stage\n{html.escape(str(chunked.plan))}</pre>"
+
+
 def test_decisions_are_tables() -> None:
     @az.program
     def spread(x: az.Array[az.f64, "n"]) -> az.f64:

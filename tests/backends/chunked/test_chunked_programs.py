@@ -456,6 +456,13 @@ def test_wrong_options() -> None:
         chunked(f, device=0)
 
 
+def test_what_compiled_programs_have_beside_is_refused_with_a_reason() -> None:
+    found = chunked(az.program(lambda x: az.sum(x)).at(Vector))
+    with pytest.raises(AttributeError, match=r"has no llvm_ir: it is a small program for each part of .plan.*\.py:\d+"):
+        found.llvm_ir  # noqa: B018
+    assert not hasattr(found, "nothing") and not hasattr(found, "_nothing")
+
+
 def test_failures_have_indices_of_the_whole() -> None:
     @az.program
     def looked_up(table: az.Array[az.f64, "k"], i: az.Array[az.i64, "n"]) -> az.f64:
