@@ -5,13 +5,13 @@ With the Jacobian J and the residuals r at a point, a step is the p that minimis
     |J p + r|**2 / 2 + mu |D p|**2 / 2             D: the scales of the unknowns, a diagonal
 
 that is ``(J^T J + mu D**2) p = -J^T r``. A rejected step asks again with a larger mu, so what does not depend on it is
-done once. Three ways, for what is known of J:
+done once. Several ways, for what is known of J:
 
 * ``Triangular``: J itself, few columns. One QR factorisation of ``[J / D, r]``, and for each mu one of a triangle with
   ``sqrt(mu) I`` below it (Moré, *The Levenberg-Marquardt algorithm: implementation and theory*, 1978). It squares no
   condition number.
 * ``Normal``: ``J^T J`` and ``J^T r``, and a Cholesky factorisation for each mu.
-* ``Reduced`` (``schur.py``): a sparse ``J^T J``, of which blocks are eliminated first.
+* ``Tiled`` and ``Implicit`` (``schur.py``): a sparse ``J^T J``, of which blocks are eliminated first.
 """
 
 from __future__ import annotations

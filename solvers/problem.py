@@ -28,7 +28,7 @@ from ..core.verb import Verb
 from .linearised import Linearised, Normal, Triangular
 from .losses import Loss
 from .normal_pass import normal_pass
-from .schur import Elimination, Reduced, widths
+from .schur import Reduction, widths
 from .unknowns import Array, Unknowns, joined, place
 
 FEW = 16  # unknowns, at most, whose normal equations are made in one pass
@@ -63,7 +63,7 @@ class Problem:
             raise ValueError(at_line(f"{name}: {where} is {first[wrong[0]]} at x0"))
         self.few = unknowns.count <= FEW and self.count * unknowns.count >= LARGE
         self.sparse = self.sparse_jacobian(x) if not self.few and self.count * unknowns.count >= LARGE else None
-        self.elimination: Elimination | None = None
+        self.reduction: Reduction | None = None  # for the pattern of the sparse Jacobian, once it is known
         self.normal: Program | None = None  # the program of the normal equations, once it is chosen
         self.nfev = self.njev = 0
 
@@ -131,9 +131,8 @@ class Problem:
             return Normal(table[:-1, :-1], table[:-1, -1])
         table, residuals = self.weighted(x)
         if self.sparse is not None:
-            found = Reduced(table, residuals, self.elimination, widths(self.unknowns.shapes))
-            self.elimination = found.elimination
-            return found
+            self.reduction = self.reduction or Reduction.of(table, widths(self.unknowns.shapes))
+            return self.reduction.around(table, residuals)
         if self.unknowns.count <= TRIANGULAR:
             return Triangular(table, residuals)
         return Normal(table.T @ table, table.T @ residuals)

@@ -1,17 +1,15 @@
 """Sparse least squares: blocks of unknowns that meet no others are eliminated from the normal equations first.
 
 In bundle adjustment an observation is of one point by one camera. Then two points never meet in ``J^T J``, and their
-part of it consists of small blocks. Solved for, block by block, they leave a system of the cameras alone, the Schur
-complement, which is much smaller::
+part of it consists of small blocks (``elimination.py``). Solved for, block by block, they leave a system of the cameras
+alone, the Schur complement, which is much smaller::
 
     [V  W ] [e]   [-a]        e: unknowns in blocks, V block-diagonal
     [W' U ] [c] = [-b]        (U - W' V^-1 W) c = W' V^-1 a - b,      V e = -a - W c
 
-Which unknowns those are is found in the pattern of ``J^T J``, whatever they are called: of the unknowns with few
-neighbours, those in small components of the graph of what meets what. The bound on neighbours is the one by which most
-are eliminated. The blocks are inverted by a compiled program, one block an iteration of its map. What is left is
-solved by Cholesky as a dense matrix, or, of more than 6,000 unknowns, by conjugate gradients, with the block diagonal
-of ``U`` as preconditioner; then the complement is never formed.
+It is assembled and factorised (``complement.py``) unless that takes more than a dense matrix of 6,000 unknowns does.
+Then the complement is never formed, and conjugate gradients solve for c, with the block diagonal of ``U`` as
+preconditioner.
 
 (Triggs, McLauchlan, Hartley and Fitzgibbon, *Bundle adjustment: a modern synthesis*, 2000, section 6.1; Agarwal,
 Snavely, Seitz and Szeliski, *Bundle adjustment in the large*, 2010.)
@@ -22,103 +20,47 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import numpy as np
 import scipy
 
-from ..core.annotations import Parameter
-from ..core.combinators import eye
-from ..core.combinators import map as each
-from ..core.dims import Dim, Name
-from ..core.program import Program
-from ..core.types import array_of, f64
-from ..library.linalg import solve
+from .complement import Layout, Tiled
+from .elimination import BLOCK, Elimination, Sparse
 from .linearised import Linearised
 from .unknowns import Array
 
-BLOCK = 16  # unknowns, at most, that are eliminated together
-BOUNDS = 24  # numbers of neighbours that are tried as the bound
-DENSE = 6000  # unknowns, at most, of a complement that is factorised
 ACCURACY = 1e-8  # of conjugate gradients, relative to the right-hand side
-Sparse = Any
 
 
 @dataclass(frozen=True)
-class Elimination:
-    """Which unknowns are eliminated, block after block, and which are left.
+class Reduction:
+    """What is known of a pattern: what is eliminated, and how what is left is laid out, if it is factorised."""
 
-    ``block`` and ``slot`` say where each of the eliminated unknowns is; ``width`` is the size of the largest block.
-    """
-
-    eliminated: Array
-    block: Array
-    slot: Array
-    width: int
-    left: Array
+    elimination: Elimination
+    layout: Layout | None
+    widths: Sequence[int]
 
     @staticmethod
-    def of(pattern: Sparse) -> Elimination:
-        """The elimination of most unknowns for a symmetric pattern."""
-        neighbours = np.diff(pattern.indptr)
-        found, labels = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        bounds = np.unique(neighbours)
-        best = bounds[0]
-        for _ in range(2):  # among all numbers of neighbours, then near the best of these
-            tried = np.unique(bounds[np.linspace(0, len(bounds) - 1, BOUNDS).astype(int)])
-            for bound in tried:
-                few = np.flatnonzero(neighbours <= bound)
-                _, component = scipy.sparse.csgraph.connected_components(pattern[few][:, few], directed=False)
-                small = np.bincount(component)[component] <= BLOCK
-                if small.sum() > len(found):
-                    found, labels, best = few[small], component[small], bound
-            at = int(np.searchsorted(tried, best))
-            near = tried[max(at - 1, 0) : at + 2]
-            bounds = bounds[(bounds >= near[0]) & (bounds <= near[-1])]
-        order = np.argsort(labels, kind="stable")
-        found, (_, block, sizes) = found[order], np.unique(labels[order], return_inverse=True, return_counts=True)
-        slot = np.arange(len(found)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        left = np.setdiff1d(np.arange(pattern.shape[0]), found)
-        return Elimination(found, block, slot, int(sizes.max(initial=0)), left)
+    def of(jacobian: Sparse, widths: Sequence[int]) -> Reduction:
+        """The reduction for the pattern of a Jacobian, where rows of leaves have these widths."""
+        elimination = Elimination.of(jacobian)
+        return Reduction(elimination, Layout.of(jacobian, elimination, widths), widths)
 
-    def inverse(self, matrix: Sparse) -> Sparse:
-        """The inverse of the part of a matrix that belongs to the eliminated unknowns; LinAlgError if it has none."""
-        entries, count = matrix.tocoo(), int(self.block.max(initial=-1)) + 1
-        blocks = np.zeros((count, self.width, self.width))
-        blocks[:, range(self.width), range(self.width)] = 1.0  # where a block is smaller
-        blocks[self.block, self.slot, self.slot] = 0.0
-        blocks[self.block[entries.row], self.slot[entries.row], self.slot[entries.col]] = entries.data
-        inverses = _inverses(self.width)(blocks)
-        sizes = np.bincount(self.block, minlength=count)[self.block]
-        rows = np.repeat(np.arange(len(self.block)), sizes)
-        slots = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        columns = rows - self.slot[rows] + slots
-        data = inverses[self.block[rows], self.slot[rows], slots]
-        pointers = np.concatenate([[0], np.cumsum(sizes)])
-        return scipy.sparse.csr_array((data, columns, pointers), shape=matrix.shape)
+    def around(self, jacobian: Sparse, residuals: Array) -> Linearised:
+        """The problem around a point, for a Jacobian of this pattern."""
+        if self.layout is not None:
+            return Tiled(self.layout, jacobian, residuals)
+        return Implicit(jacobian, residuals, self.elimination, self.widths)
 
 
-@cache
-def _inverses(width: int) -> Program:
-    """The program that inverts positive definite blocks of this width."""
+class Implicit(Linearised):
+    """The normal equations, less the blocks that are eliminated; what is left is solved by conjugate gradients."""
 
-    def inverses(blocks: Any) -> Any:
-        return each(lambda block: solve(block, eye(width), assume_a="pos"), blocks)
-
-    blocks = array_of(f64, (Dim.atom(Name("count")), Dim.of(width), Dim.of(width)))
-    return Program(inverses, "inverses", [Parameter("blocks", blocks)])
-
-
-class Reduced(Linearised):
-    """The problem around a point where J is sparse: its normal equations, less the blocks that are eliminated."""
-
-    def __init__(self, jacobian: Sparse, residuals: Array, known: Elimination | None, widths: Sequence[int]) -> None:
+    def __init__(self, jacobian: Sparse, residuals: Array, elimination: Elimination, widths: Sequence[int]) -> None:
         self.normal = (jacobian.T @ jacobian).tocsr()
         self.gradient = jacobian.T @ residuals
         self.squares = self.normal.diagonal()
-        self.elimination = known or Elimination.of(self.normal)
-        self.widths = widths
+        self.elimination, self.widths = elimination, widths
 
     def prepare(self, scales: Array) -> None:
         self.scales = scales
@@ -134,24 +76,18 @@ class Reduced(Linearised):
         found = np.empty(len(right))
         try:
             if not len(e):
-                found[c] = self.complement(damping, None, right[c])
-                return found / self.scales
+                return self.solved(damping, None, right) / self.scales
             inverse = self.elimination.inverse(self.v + damping * scipy.sparse.eye_array(len(e)))
-            found[c] = self.complement(damping, inverse, right[c] - self.w.T @ (inverse @ right[e]))
+            found[c] = self.solved(damping, inverse, right[c] - self.w.T @ (inverse @ right[e]))
             found[e] = inverse @ (right[e] - self.w @ found[c])
         except np.linalg.LinAlgError:
             return None
         return found / self.scales
 
-    def complement(self, damping: float, inverse: Sparse, right: Array) -> Array:
+    def solved(self, damping: float, inverse: Sparse, right: Array) -> Array:
         """The solution of the system of what is left."""
         count = len(right)
-        if not count:
-            return right
         u = self.u + damping * scipy.sparse.eye_array(count)
-        if count <= DENSE:
-            whole = (u if inverse is None else u - self.w.T @ (inverse @ self.w)).toarray()
-            return np.asarray(scipy.linalg.cho_solve(scipy.linalg.cho_factor(whole, overwrite_a=True), right))
 
         def product(x: Array) -> Array:
             return np.asarray(u @ x if inverse is None else u @ x - self.w.T @ (inverse @ (self.w @ x)))

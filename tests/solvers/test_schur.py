@@ -8,10 +8,11 @@ import scipy
 from scipy import optimize
 
 import adze as az
+from adze.solvers import complement
 from adze.solvers import problem as problems
-from adze.solvers import schur
+from adze.solvers.elimination import Elimination
 from adze.solvers.linearised import Normal
-from adze.solvers.schur import Elimination, Reduced, widths
+from adze.solvers.schur import Reduction, widths
 
 pytestmark = pytest.mark.unguarded
 
@@ -34,26 +35,26 @@ def test_blocks_that_meet_no_others_are_eliminated() -> None:
     jacobian = random_jacobian(6, [3] * 30 + [2] * 5)
     order = np.random.default_rng(1).permutation(jacobian.shape[1])
     shuffled = jacobian[:, order]
-    found = Elimination.of((shuffled.T @ shuffled).tocsr())
+    found = Elimination.of(shuffled.tocsr())
     np.testing.assert_array_equal(np.sort(order[found.left]), np.arange(6))
     assert found.width == 3 and np.bincount(np.bincount(found.block)).tolist() == [0, 0, 5, 30]
 
 
 def test_a_chain_has_no_small_blocks() -> None:
     chain = scipy.sparse.diags_array([np.ones(50), np.ones(49)], offsets=[0, 1]).tocsr()
-    found = Elimination.of((chain.T @ chain).tocsr())
+    found = Elimination.of(chain)
     assert len(found.left) >= 48
 
 
 @pytest.mark.parametrize("dense", [6000, 0])
 def test_steps_are_those_of_the_whole_system(dense: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a complement that is factorised, and by conjugate gradients; with blocks of two widths, and without any."""
-    monkeypatch.setattr(schur, "DENSE", dense)
+    monkeypatch.setattr(complement, "DENSE", dense)
     bidiagonal = scipy.sparse.diags_array([np.full(40, 2.0), np.ones(39)], offsets=[0, 1]).tocsr()
     for jacobian in (random_jacobian(6, [3] * 30 + [2] * 5), bidiagonal):
         count = jacobian.shape[1]
         residuals = np.cos(np.arange(jacobian.shape[0]))
-        sparse = Reduced(jacobian, residuals, None, [1] * count)
+        sparse = Reduction.of(jacobian, [1] * count).around(jacobian, residuals)
         whole = Normal((jacobian.T @ jacobian).toarray(), jacobian.T @ residuals)
         np.testing.assert_allclose(sparse.gradient, whole.gradient)
         scales = np.sqrt(whole.squares)
@@ -63,9 +64,34 @@ def test_steps_are_those_of_the_whole_system(dense: int, monkeypatch: pytest.Mon
             np.testing.assert_allclose(sparse.step(damping), whole.step(damping), rtol=1e-5, atol=1e-8)
 
 
+def test_tiles_of_a_band() -> None:
+    """Cameras of four unknowns and of three, in any order; each point is seen by two neighbours on a road."""
+    draw = np.random.default_rng(2)
+    cameras = [np.arange(4 * k, 4 * k + 4) for k in range(10)] + [np.arange(40 + 3 * k, 43 + 3 * k) for k in range(10)]
+    road = draw.permutation(20)
+    rows = []
+    for k in range(95):
+        for near in (road[k % 19], road[k % 19 + 1]):
+            for _ in range(2):
+                row = np.zeros(70 + 3 * 95)
+                row[cameras[near]] = draw.normal(size=len(cameras[near]))
+                row[70 + 3 * k : 73 + 3 * k] = draw.normal(size=3)
+                rows.append(row)
+    jacobian = scipy.sparse.csr_array(np.concatenate([rows, np.eye(70, 355)]))
+    residuals = draw.normal(size=jacobian.shape[0])
+    reduction = Reduction.of(jacobian, [4] * 10 + [3] * 105)
+    assert reduction.layout is not None and reduction.layout.is_banded and reduction.layout.tiles.width == 4
+    sparse = reduction.around(jacobian, residuals)
+    whole = Normal((jacobian.T @ jacobian).toarray(), jacobian.T @ residuals)
+    np.testing.assert_allclose(sparse.squares, whole.squares)
+    for each in (sparse, whole):
+        each.prepare(np.sqrt(whole.squares))
+    np.testing.assert_allclose(sparse.step(0.1), whole.step(0.1), rtol=1e-9, atol=1e-12)
+
+
 def test_a_system_that_is_not_positive_has_no_step() -> None:
     jacobian = random_jacobian(6, [3] * 10)
-    sparse = Reduced(jacobian, np.ones(jacobian.shape[0]), None, [1] * jacobian.shape[1])
+    sparse = Reduction.of(jacobian, [1] * jacobian.shape[1]).around(jacobian, np.ones(jacobian.shape[0]))
     sparse.prepare(np.ones(jacobian.shape[1]))
     assert sparse.step(-1e6) is None
 
