@@ -149,6 +149,7 @@ CALLS: list[tuple[str, str, str, float]] = [
     ("formula", "n=1000000", "primal", 30e-3),
     ("formula", "n=1000000", "gradient", 120e-3),
     ("bundle", "c=49 p=7776 o=31843", "ten steps", 2.5),
+    ("bundle", "c=372 p=47423 o=204472", "ten steps", 15.0),
 ]
 
 # The same on one thread.

@@ -68,7 +68,7 @@ def in_scipy() -> Mapping[str, Call]:
 
 
 FEW, MANY = {"k": 1000}, {"k": 100_000}
-BUNDLE = {"c": 49, "p": 7776, "o": 31843}
+BUNDLE, LARGE_BUNDLE = {"c": 49, "p": 7776, "o": 31843}, {"c": 372, "p": 47423, "o": 204472}
 LINES = [
     Line(
         "small fits",
@@ -101,7 +101,7 @@ LINES = [
     Line(
         "bundle",
         "Bundle adjustment of c cameras: the residuals, and ten steps of a fit with Huber's loss",
-        [BUNDLE],
+        [BUNDLE, LARGE_BUNDLE],
         fits.scene,
         [solver(fits.bundle, loss="huber", f_scale=3e-3)],
         functions=("primal", "ten steps"),
