@@ -103,11 +103,13 @@ class Elimination:
 def _indistinguishable(jacobian: Sparse) -> tuple[Array, Sparse]:
     """The unknowns in groups of those that occur in the same rows, and which groups each row has.
 
-    They are known by a sum of random numbers, one for each row. Should two groups have the same, they are one with the
-    rows of both.
+    What occurs in no row is a group of its own, since it does not meet the others of these. Other groups are known by a
+    sum of random numbers, one for each row. Should two groups have the same, they are one with the rows of both.
     """
     entries = scipy.sparse.csr_array((np.ones(jacobian.nnz), jacobian.indices, jacobian.indptr), shape=jacobian.shape)
     sums = entries.T @ np.random.default_rng(0).random(jacobian.shape[0])
+    nowhere = np.flatnonzero(np.bincount(jacobian.indices, minlength=len(sums)) == 0)
+    sums[nowhere] = -1.0 - nowhere
     _, group = np.unique(sums, return_inverse=True)
     rows = np.repeat(np.arange(jacobian.shape[0]), np.diff(jacobian.indptr))
     ones = np.ones(jacobian.nnz, np.int64)

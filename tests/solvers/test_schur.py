@@ -40,6 +40,14 @@ def test_blocks_that_meet_no_others_are_eliminated() -> None:
     assert found.width == 3 and np.bincount(np.bincount(found.block)).tolist() == [0, 0, 5, 30]
 
 
+def test_unknowns_in_no_row_are_eliminated_one_by_one() -> None:
+    jacobian = random_jacobian(6, [3] * 30)
+    unseen = scipy.sparse.hstack([jacobian, scipy.sparse.csr_array((jacobian.shape[0], 40))]).tocsr()
+    found = Elimination.of(unseen)
+    np.testing.assert_array_equal(found.left, np.arange(6))
+    assert found.count == 30 + 40
+
+
 def test_a_chain_has_no_small_blocks() -> None:
     chain = scipy.sparse.diags_array([np.ones(50), np.ones(49)], offsets=[0, 1]).tocsr()
     found = Elimination.of(chain)
