@@ -9,18 +9,20 @@ computed once, outside of it (``side_by_side.py`` has few directions, without a 
         return az.tanh(a @ x)                                          for i < m: for j < n: ...
 
 The gradient of an element is derived after the program was simplified for that element alone, so that what other
-elements need is not there. A Hessian is forward mode over reverse mode.
+elements need is not there. Rows of a result of few numbers are written one by one where that costs less. A Hessian is
+forward mode over reverse mode.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 from ..core import trees
-from ..core.builder import current
+from ..core.builder import Builder, current
 from ..core.dims import Dim
 from ..core.environment import Env
 from ..core.expr import Expr
@@ -31,13 +33,14 @@ from ..core.source import at_line, ending_at_user
 from ..core.types import Type, dims, element, i64, is_float
 from ..core.verb import Function, Verb, program_of
 from ..interpreters.simplify.switches import is_on
+from ..interpreters.simplify.unrolling import FEW
 from .differentiating import Argnums, Differentiated, Pullback, chosen, is_single, without_aux
 from .directions import Directions
 from .duals import Dual
 from .modes import by_cost, cheaper_way
 from .scalar_expansion import generate
-from .side_by_side import SideBySide, directions, is_first_order
-from .sums_of_tangents import decided
+from .side_by_side import SideBySide, at_place, directions, is_first_order
+from .sums_of_tangents import Tangents, decided
 
 MODES = ("forward", "reverse")
 
@@ -290,12 +293,29 @@ def _turned(forward: Directions, columns: Value, leaf: Value, value: Value) -> V
 
 
 def _reverse(name: str, function: Differentiated, argnums: Sequence[int], values: Sequence[Value]) -> Rows:
-    """Row by row."""
-    b = current()
-    rows: Rows = []
+    """Row by row, or, if those of a result are few and that costs less, without a loop around them."""
+    rows = partial(_by_rows, name, function, argnums, values)
+    if not is_on("side_by_side") or not any(map(_has_few, values)):
+        return rows(False)
+    made = cheaper_way(
+        current(), function.block, partial(_flat, partial(rows, False)), partial(_flat, partial(rows, True))
+    )
+    return _in_rows(made, function, argnums, values)
+
+
+def _has_few(value: Value) -> bool:
+    """Whether it is an array of a few floating numbers, so that a loop over these would be unrolled."""
+    along = directions([value.type])
+    return is_float(value.type) and along is not None and 1 < len(along) <= FEW
+
+
+def _by_rows(
+    name: str, function: Differentiated, argnums: Sequence[int], values: Sequence[Value], beside: bool
+) -> Rows:
+    """The gradients of all numbers in the results, those of a few without a loop around them if asked for."""
+    b, made = current(), list[Value]()
     for k, value in enumerate(values):
         if not is_float(value.type):
-            rows.append(None)
             continue
 
         def row(*places: Value, k: int = k, value: Value = value) -> list[Value]:
@@ -303,11 +323,32 @@ def _reverse(name: str, function: Differentiated, argnums: Sequence[int], values
             gradients = pullback(Expr(b.literal(1, element(value.type)), b))
             return [leaf.value for leaf in trees.flatten(gradients)[0]]
 
-        made = iter(generate(b, b.sizes(value), row))
-        rows.append(
-            {
-                number: [next(made) if is_float(leaf.type) else None for leaf in function.leaves[number]]
-                for number in argnums
-            }
-        )
-    return rows
+        made += _stacked(b, value, row) if beside and _has_few(value) else generate(b, b.sizes(value), row)
+    return _in_rows(made, function, argnums, values)
+
+
+def _stacked(b: Builder, value: Value, row: Callable[..., Sequence[Value]]) -> list[Value]:
+    """The rows of a few numbers: what two of them share is one node of the graph.
+
+    Each number is computed where it is put, in one loop over the rows and the places of a parameter.
+    """
+    shape = [dim.constant or 0 for dim in dims(value.type)]
+    rows = {place: row(*[b.literal(at, i64) for at in place]) for place in product(*map(range, shape))}
+
+    def whole(own: Mapping[tuple[int, ...], Value]) -> Value:
+        def at(*indices: Value) -> Value:
+            along = indices[len(shape) :]
+            return at_place(b, shape, indices, lambda *place: _number(b, own[place], along))
+
+        return b.array([*b.sizes(value), *b.sizes(next(iter(own.values())))], at)
+
+    return [whole(dict(zip(rows, parts, strict=True))) for parts in zip(*rows.values(), strict=True)]
+
+
+def _number(b: Builder, array: Value, places: Sequence[Value]) -> Value:
+    """A number of an array; of one that loops make, what these compute there."""
+    found = Tangents(b).element(array, len(places))
+    if found is None:
+        return b.index(array, places)
+    number, loops = found
+    return b.substitute([number], {binder: at for (binder, _), at in zip(loops, places, strict=True)})[0]

@@ -86,7 +86,7 @@ def cheaper_way(b: Builder, block: terms.Block, plain: Derive, other: Derive) ->
         return plain()
     bodies = [b.body([], derive) for derive in (plain, other)]
     sizes = {name for type in block.binders for dim in dims(type) for name in dim.names()}
-    first, second = [_work(body, sizes) for body in bodies]
+    first, second = [_work(body, sizes, Fraction(1)) for body in bodies]
     if first is None or second is None:
         return b.instantiate(bodies[0], [])
     names = sorted(first.names() | second.names())
@@ -98,13 +98,13 @@ def _length(block: terms.Block) -> int:
     return sum([1 + sum(map(_length, operation.blocks)) for operation in block.bindings])
 
 
-def _work(body: Body, sizes: Collection[str]) -> Amount | None:
+def _work(body: Body, sizes: Collection[str], accumulated: Fraction = ACCUMULATED) -> Amount | None:
     """What a body costs with all that it needs, by these sizes; None if it depends on anything else."""
     block, _ = to_block(_variables(body), body.results, body.statements)
     try:
         block = simplify(block)
         work = Amount.of(Symbolic(block).total(block.names).work)
-        work = work * ACCUMULATED if _accumulates(block, False) else work
+        work = work * accumulated if _accumulates(block, False) else work
     except Unsupported:
         return None
     logarithms = any(isinstance(atom, Log2) for monomial, _ in work.terms for atom in monomial)

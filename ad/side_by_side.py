@@ -383,19 +383,24 @@ def is_first_order(block: terms.Block) -> bool:
 
 def written(b: Builder, shape: Sequence[int], at: Callable[..., Value]) -> Value:
     """The array whose elements are these, by their places."""
+    return b.array([b.literal(size, i64) for size in shape], lambda *indices: at_place(b, shape, indices, at))
 
-    def chosen(indices: Sequence[Value], known: tuple[int, ...], low: int, high: int) -> Value:
+
+def at_place(b: Builder, shape: Sequence[int], indices: Sequence[Value], at: Callable[..., Value]) -> Value:
+    """The number at these indices, of those of all places."""
+
+    def among(known: tuple[int, ...], low: int, high: int) -> Value:
         if high - low > 1:
             middle = (low + high) // 2
             test = b.primitive("less", indices[len(known)], b.literal(middle, i64))
-            halves = [partial(chosen, indices, known, *ends) for ends in ((low, middle), (middle, high))]
+            halves = [partial(among, known, *ends) for ends in ((low, middle), (middle, high))]
             return b.cond(test, *[lambda half=half: [half()] for half in halves])[0]
-        return one(indices, (*known, low))
+        return one((*known, low))
 
-    def one(indices: Sequence[Value], known: tuple[int, ...]) -> Value:
-        return at(*known) if len(known) == len(shape) else chosen(indices, known, 0, shape[len(known)])
+    def one(known: tuple[int, ...]) -> Value:
+        return at(*known) if len(known) == len(shape) else among(known, 0, shape[len(known)])
 
-    return b.array([b.literal(size, i64) for size in shape], lambda *indices: one(indices, ()))
+    return one(())
 
 
 def _count(extents: Sequence[Value]) -> int | None:

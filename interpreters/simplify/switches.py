@@ -18,7 +18,7 @@ RULES = {
     "expand_scalars": "what no direction moves is computed once for all (code motion; ad/scalar_expansion.py)",
     "single_terms": "sums of one term and loops of one step are these (loop normalisation; deltas.py)",
     "unroll_few": "loops of a few iterations that choose by their index are these (unrolling.py)",
-    "side_by_side": "a few directions of a Jacobian are derived in one pass (ad/side_by_side.py)",
+    "side_by_side": "a few directions of a Jacobian are derived in one pass (ad/side_by_side.py, ad/jacobians.py)",
 }
 
 

@@ -172,7 +172,7 @@ def test_the_mode_is_chosen_by_what_it_costs() -> None:
         return az.exp(c[0] * x) * c[10]
 
     def wide(x: Vector):  # type: ignore[no-untyped-def]
-        return az.stack([az.sum(az.sin(x)), az.sum(x**2)])
+        return az.stack([az.sum(az.sin(x)), *[az.sum(x**k) for k in range(2, 6)]])
 
     def outer(x: Vector, k: az.Array[az.f64, "m"]):  # type: ignore[no-untyped-def]
         return az.map(lambda v: az.sin(x * v), k)
