@@ -333,9 +333,9 @@ def tables(parts: Record) -> str:
     for name in TEXTS:
         if name in parts:
             runs.setdefault(parts[name]["run"], []).append(name)
-    told = [f"{', '.join(names)}: {run}." for run, names in runs.items()]
+    sources = [f"{', '.join(names)}: {run}." for run, names in runs.items()]
     text = [line for name, of_part in TEXTS.items() if name in parts for line in of_part(parts[name])]
-    return "\n\n".join(["# Programs over chunks", *told, *text]) + "\n"
+    return "\n\n".join(["# Programs over chunks", *sources, *text]) + "\n"
 
 
 def main() -> None:
