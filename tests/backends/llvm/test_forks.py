@@ -529,6 +529,7 @@ def walked(x: Any, n: Any, scale: float) -> Any:
     return az.fori_loop(0, n, lambda i, s: az.sin(s) * scale + 0.5, x)
 
 
+@pytest.mark.unguarded
 def test_branches_that_take_long_step_by_step() -> None:
     """Numbers, small arrays, arrays from before the fork, and forks in branches."""
 
@@ -540,7 +541,7 @@ def test_branches_that_take_long_step_by_step() -> None:
         both = az.par(lambda: walked(x[0], n, 0.5), lambda: walked(x[1], n, 0.25))
         return both, az.par(lambda: walked(x, n, 0.7), lambda: az.par(lambda: read(x[1]), lambda: read(both[0]) + 1.0))
 
-    arguments = np.array([0.1, 0.2, 0.3]), np.linspace(0.0, 1.0, 7), 20_000
+    arguments = np.array([0.1, 0.2, 0.3]), np.linspace(0.0, 1.0, 7), 10_000
     compiled = [az.compile(program, threads=threads) for threads in THREADS]
     assert compiled[0].loops.count("fork") == 3
     one, *more = [[each(*arguments) for _ in range(20)] for each in compiled]
@@ -551,6 +552,7 @@ def test_branches_that_take_long_step_by_step() -> None:
     np.testing.assert_allclose([a, b, *c, d, e], [a2, b2, *c2, d2, e2], rtol=1e-12)
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize(
     ("branch", "is_task"),
     [
