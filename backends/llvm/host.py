@@ -77,7 +77,12 @@ def host() -> Machine:
 
 def machine_of(cpu: str | None) -> Machine:
     """A machine of a level; None: this one."""
-    return host() if cpu is None else _machine(frozenset(LEVELS[cpu]), cpu, _L1_BYTES, _L2_BYTES)
+    return host() if cpu is None else _of_level(cpu)
+
+
+@cache
+def _of_level(cpu: str) -> Machine:
+    return _machine(frozenset(LEVELS[cpu]), cpu, _L1_BYTES, _L2_BYTES)
 
 
 def lacking(cpu: str) -> list[str]:
