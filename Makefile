@@ -1,6 +1,6 @@
-# make demo   run the example                  make test      lint, types and the fast tests
+# make demo   run the example                  make test      lint, types and the fast tests, one case in eight
 # make docs   the site, in build/site: guide, manual, how-tos and the reference of every public name
-# make bench  measure against other tools      make test-all  the long run, and the mutants
+# make bench  measure against other tools      make test-all  their other cases, the long run, and the mutants
 # make bench-everyday, make bench-trace, make bench-gpu  everyday programs; traces; programs on an OpenCL device
 # make gradbench GRADBENCH=CHECKOUT  GradBench's evaluations, and tools of its own (benchmarks/gradbench/compare.py)
 # make sweep  every value of every parameter, where the other runs take some: hours, and may be chosen by PYTEST_FLAGS
@@ -10,7 +10,8 @@
 # make mutants-backends  the same with a wrong compiler, which takes hours and may be stopped
 #
 # Each sets up what it needs in .venv, once. PYTHON names another interpreter (3.11 or newer), PYTEST_FLAGS
-# go to pytest, WITHIN=1500 ends the long run after so many seconds, ONLY names the lines to measure ("gmm kmeans"), QUICK=1 takes a short look.
+# go to pytest, ALL=1 takes all cases of each test, WITHIN=1500 ends the long run so many seconds after test-all began,
+# ONLY names the lines to measure ("gmm kmeans"), QUICK=1 takes a short look.
 
 PYTHON ?= python3
 PYTEST_FLAGS ?= -n auto
@@ -21,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DELETE_ON_ERROR:
-.PHONY: help demo docs test lint types unit test-all test-all-pythons slow sweep mutants mutants-backends fuzz bench bench-everyday bench-trace bench-gpu gradbench format clean
+.PHONY: help demo docs test lint types unit test-all test-all-pythons rest slow sweep mutants mutants-backends fuzz bench bench-everyday bench-trace bench-gpu gradbench format clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -51,12 +52,17 @@ PLAIN := PYTHONPYCACHEPREFIX=$(CURDIR)/.pytest_cache/plain $(BIN)/pytest --typeg
 OR_NONE := || { status=$$?; test $$status -eq 5 && echo "no test is selected here" || exit $$status; }
 
 unit: $(VENV)/.installed-dev
-	@$(CHECKED) -m "not slow and not unguarded" $(OR_NONE)
-	@$(PLAIN) -m "not slow and unguarded" $(OR_NONE)
+	@$(CHECKED) -m "not slow and not unguarded $(if $(ALL),,and not rest)" $(OR_NONE)
+	@$(PLAIN) -m "not slow and unguarded $(if $(ALL),,and not rest)" $(OR_NONE)
 
-# The mutants after the slow tests, not beside them: each takes all processors.
-test-all: slow
+# One after the other, since each takes all processors.
+test-all:
+	$(MAKE) rest
+	$(MAKE) slow $(if $(WITHIN),WITHIN=$$(($(WITHIN) - $$(date +%s) + $(shell date +%s))))
 	$(MAKE) mutants
+
+rest: $(VENV)/.installed-dev
+	@$(PLAIN) -m "rest and not slow" $(OR_NONE)
 
 slow: $(VENV)/.installed-dev
 	@$(PLAIN) -m "slow and not sweep" --hypothesis-profile=long $(if $(WITHIN),--within $(WITHIN)) $(OR_NONE)

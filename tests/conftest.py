@@ -38,6 +38,7 @@ import quick_checks  # noqa: E402
 from browser import browser  # noqa: E402, F401  (a fixture)
 from command_line import commands  # noqa: E402, F401  (a fixture)
 from opencl_device import oclgrind, opencl  # noqa: E402, F401  (fixtures; this imports the package)
+from sampling import leave_the_rest  # noqa: E402
 
 quick_checks.install()
 
@@ -82,14 +83,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[BEGAN] = time.monotonic()
 
 
+@pytest.hookimpl(tryfirst=True)  # before marks choose
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--within"):
+    leave_the_rest(items)
+    if config.getoption("--within") is not None:
         items.sort(key=lambda item: hashlib.sha256(f"{DAY} {item.path}".encode()).digest())
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     within = item.config.getoption("--within")
-    if within and time.monotonic() - item.config.stash[BEGAN] > within:
+    if within is not None and time.monotonic() - item.config.stash[BEGAN] > within:
         pytest.skip(TOO_LATE)
 
 

@@ -1,5 +1,8 @@
 """Parameters of which the fast run tries some, the long run more, and the sweep all.
 
+Of every test with parameters ``make test`` runs one case in eight, always the same ones; the others have the mark
+``rest``, which ``make test-all`` runs. What takes long is left to still longer runs by ``some``:
+
     @pytest.mark.parametrize("shape", some(SHAPES, 3), ids=str)   # the first, the fourth, ... each time
 
     @pytest.mark.slow                                             # every tenth in the long run, the others in the sweep
@@ -9,11 +12,14 @@ Those that are left out of a run differ from those in it by their numbers alone,
 other tests run, too. ``make sweep`` takes hours, and is for whoever changes what such a test is about.
 """
 
-from collections.abc import Callable, Iterable
+import collections
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
 
+CASES = 8  # of a test, of which the fast run takes one
 SLOW = [pytest.mark.slow]
 SWEEP = [pytest.mark.slow, pytest.mark.sweep]
 
@@ -38,3 +44,18 @@ def sooner(values: Iterable[Any], soon: Callable[[Any], bool], long: int) -> lis
     values = list(values)
     first, others = ([value for value in values if bool(soon(value)) is side] for side in (True, False))
     return [*first, *some(others, 0, long)]
+
+
+def leave_the_rest(items: Sequence[pytest.Item]) -> None:
+    """Mark all but one in ``CASES`` cases of each test, and at least one, as for the long run.
+
+    Cases are chosen by their names alone, so that it is always the same ones, and a new case changes few of them.
+    """
+    cases = collections.defaultdict[str, list[pytest.Item]](list)
+    for item in items:
+        if hasattr(item, "callspec") and item.get_closest_marker("slow") is None:
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for found in cases.values():
+        found.sort(key=lambda item: hashlib.sha256(item.nodeid.encode()).digest())
+        for item in found[-(-len(found) // CASES) :]:
+            item.add_marker("rest")
