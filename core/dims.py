@@ -21,12 +21,14 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Union
 
 from .source import at_line
 
 DimLike = Union["Dim", int, str]
+
+_KEPT = 1 << 14  # answers that are kept, of each of the questions that passes ask most
 
 
 @dataclass(frozen=True)
@@ -236,23 +238,7 @@ class Dim:
         >>> (n - n // 2 * 2).is_nonnegative(), ((n + 1) // 2 - n // 2).is_nonnegative()
         (True, True)
         """
-        if all(c >= 0 and all(map(_is_nonnegative, monomial)) for monomial, c in self.terms):
-            return True
-        quotients: list[tuple[int, Dim, Dim, int]] = []
-        for monomial, c in self.terms if depth else ():
-            match monomial:
-                case (Compound(operator, left, right),):
-                    rest = Dim({m: k for m, k in self.terms if m is not monomial})
-                    if operator in ("min", "max"):
-                        either = ((rest + side * c).is_nonnegative(depth - 1) for side in (left, right))
-                        return any(either) if (c > 0) == (operator == "max") else all(either)
-                    if operator == "//" and (right.constant or 0) > 0:
-                        quotients.append((c, rest, left, right.constant or 1))
-        if not quotients:
-            return False
-        c, rest, left, d = min(quotients, key=lambda quotient: quotient[0])
-        # Were this dim negative, d times as much would be -d at most.
-        return (rest * d + left * c + (d - 1) * min(1, 1 - c)).is_nonnegative(depth - 1)
+        return _is_nonnegative(self, depth)
 
     def fits(self, bits: int = 63) -> bool:
         """Whether all integers in it are those of so many bits and a sign.
@@ -389,7 +375,29 @@ def _factor(atom: DimAtom) -> str:
     return f"({atom})" if isinstance(atom, Compound) and atom.operator == "//" else str(atom)
 
 
-def _is_nonnegative(atom: DimAtom) -> bool:
+@lru_cache(maxsize=_KEPT)
+def _is_nonnegative(dim: Dim, depth: int) -> bool:
+    """What a dim says of itself, kept: passes ask it of the same sizes again and again."""
+    if all(c >= 0 and all(map(_atom_is_nonnegative, monomial)) for monomial, c in dim.terms):
+        return True
+    quotients: list[tuple[int, Dim, Dim, int]] = []
+    for monomial, c in dim.terms if depth else ():
+        match monomial:
+            case (Compound(operator, left, right),):
+                rest = Dim({m: k for m, k in dim.terms if m is not monomial})
+                if operator in ("min", "max"):
+                    either = ((rest + side * c).is_nonnegative(depth - 1) for side in (left, right))
+                    return any(either) if (c > 0) == (operator == "max") else all(either)
+                if operator == "//" and (right.constant or 0) > 0:
+                    quotients.append((c, rest, left, right.constant or 1))
+    if not quotients:
+        return False
+    c, rest, left, d = min(quotients, key=lambda quotient: quotient[0])
+    # Were this dim negative, d times as much would be -d at most.
+    return (rest * d + left * c + (d - 1) * min(1, 1 - c)).is_nonnegative(depth - 1)
+
+
+def _atom_is_nonnegative(atom: DimAtom) -> bool:
     match atom:
         case Compound("max", left, right):
             return left.is_nonnegative() or right.is_nonnegative()
@@ -452,10 +460,16 @@ def arithmetic(primitive: str, operands: Sequence[Dim | None]) -> Dim | None:
         primitive, operands = "subtract", (Dim.of(0), *operands)
     if len(operands) != 2 or operands[0] is None or operands[1] is None:
         return None
-    if primitive == "floor_divide" and (operands[1].constant or 0) > 0:
-        result = operands[0] // operands[1]
+    return _arithmetic(primitive, operands[0], operands[1])
+
+
+@lru_cache(maxsize=_KEPT)
+def _arithmetic(primitive: str, a: Dim, b: Dim) -> Dim | None:
+    """The same for two dims, kept, too."""
+    if primitive == "floor_divide" and (b.constant or 0) > 0:
+        result = a // b
     elif primitive in _ARITHMETIC:
-        result = _ARITHMETIC[primitive](operands[0], operands[1])
+        result = _ARITHMETIC[primitive](a, b)
     else:
         return None
     short = len(result.terms) <= _LARGEST and _all_terms(result) <= _DEEPEST

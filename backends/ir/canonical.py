@@ -18,11 +18,11 @@ from typing import Any
 
 from ...core.primitive import Primitive
 from ...core.types import Scalar, i64
-from .expressions import Buffer, Constant, Variable
+from .expressions import Apply, Buffer, Constant, Variable
 from .loops import Block, For, If, Kernel, While
 
-_PLAIN = (Scalar, int, bool, type(None))
-_NESTED = (For, If, Kernel, While)
+_PLAIN = frozenset((Scalar, int, bool, type(None)))
+_NESTED = frozenset((For, If, Kernel, While))
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,15 @@ class _Form:
     def part(self, part: Any) -> None:
         """A node, or what one has in a field: a name where it is a string."""
         kind = type(part)  # no patterns: this is asked of all that there is
-        if kind is tuple:
-            self.parts(part)
-        elif kind is Variable:
+        if kind is Variable:
             self.name(part.name)
             if part.type is not i64:
                 self.text.append(str(part.type))
+        elif kind is Apply:
+            self.text.append(f"{part.primitive.name} {part.type} {part.chained}")
+            self.parts(part.arguments)
+        elif kind is tuple:
+            self.parts(part)
         elif kind is Constant:
             self.text.append(f"{part.value!r} {part.type}")
         elif kind is str:

@@ -362,20 +362,26 @@ def unravelled(number: Expression, axes: Sequence[Axis], fresh: Callable[[str], 
     return [*made, Let(axes[0].variable.name, number)]
 
 
+# What holds no blocks: of all that is walked through, most does not
+_PLAIN = frozenset((Let, Declare, Assign, Store, Update, Prefetch, Barrier, Allocate, Require, Call, Invoke, Return))
+
+
 def walk(block: Block) -> Iterator[Statement]:
     """Every statement of a block, outer before inner."""
     pending = list(block[::-1])
     while pending:
         statement = pending.pop()
         yield statement
-        if isinstance(statement, For | Nest | Kernel | Fork):
-            pending.extend(statement.body[::-1])
-        elif isinstance(statement, If):
+        if type(statement) in _PLAIN:
+            continue
+        if isinstance(statement, If):
             pending.extend(statement.orelse[::-1])
             pending.extend(statement.then[::-1])
         elif isinstance(statement, While):
             pending.extend(statement.body[::-1])
             pending.extend(statement.head[::-1])
+        elif isinstance(statement, For | Nest | Kernel | Fork):
+            pending.extend(statement.body[::-1])
 
 
 def of_kind(block: Block, kind: type[S]) -> Iterator[S]:

@@ -35,12 +35,16 @@ from .loops import (
     walk,
 )
 
+_LEAVES = frozenset((Variable, Constant))
+_WITH_BLOCKS = frozenset((For, Nest, If, While, Kernel, Fork))
+
 
 def operands(expression: Expression) -> tuple[Expression, ...]:
     """The expressions that an expression is made from: the extents that guard a load are among them."""
-    match expression:  # patterns without parts: this is asked most often of all
-        case Variable() | Constant():
-            return ()
+    kind = type(expression)
+    if kind in _LEAVES:  # no patterns for most: this is asked most often of all, and one that does not fit takes long
+        return ()
+    match expression:
         case Apply():
             return expression.arguments
         case Load():
@@ -53,6 +57,7 @@ def operands(expression: Expression) -> tuple[Expression, ...]:
             return (expression.a, expression.b, expression.c)
         case All():
             return (expression.test,)
+    return ()
 
 
 def inside(expression: Expression) -> Iterator[Expression]:
@@ -67,8 +72,10 @@ def inside(expression: Expression) -> Iterator[Expression]:
 def expressions_of(statement: Statement) -> tuple[Expression, ...]:
     """The expressions that stand in a statement itself, not in its blocks."""
     match statement:
-        case Let(_, value) | Declare(_, value) | Assign(_, value):
-            return (value,)
+        case Let() | Assign():
+            return (statement.value,)
+        case Declare():
+            return (statement.initial,)
         case Store(buffer, indices, value, guarded) | Update(buffer, indices, _, value, guarded):
             return (*indices, value, *[buffer.extents[axis] for axis in guarded])
         case Prefetch(_, indices):
@@ -132,7 +139,7 @@ class _Names:
         self.read: set[str] = set()
         self.written: set[str] = set()
         for statement in block:
-            if isinstance(statement, For | Nest | If | While | Kernel | Fork):
+            if type(statement) in _WITH_BLOCKS:
                 self._include(_names_of(statement))
             else:
                 self._add(statement)
@@ -140,9 +147,9 @@ class _Names:
     def _add(self, statement: Statement) -> None:
         """The names in a statement itself, not in its blocks."""
         match statement:
-            case Let(name) | Declare(name):
-                self.variables.add(name)
-                self.bound.add(name)
+            case Let() | Declare():
+                self.variables.add(statement.name)
+                self.bound.add(statement.name)
             case Call(name, _, reads, writes):
                 self.variables.add(name)
                 self.bound.add(name)
@@ -179,9 +186,12 @@ class _Names:
                 self.read |= buffers
 
     def _include(self, other: _Names) -> None:
-        for kind in self.__slots__:
-            mine: set[str] = getattr(self, kind)
-            mine |= getattr(other, kind)
+        self.variables |= other.variables
+        self.buffers |= other.buffers
+        self.bound |= other.bound
+        self.assigned |= other.assigned
+        self.read |= other.read
+        self.written |= other.written
 
 
 def names_of(expression: Expression) -> tuple[set[str], set[str]]:
@@ -191,13 +201,14 @@ def names_of(expression: Expression) -> tuple[set[str], set[str]]:
         variables, buffers, pending = set[str](), set[str](), [expression]
         while pending:
             part = pending.pop()
-            known = vars(part).get("names")
             if isinstance(part, Variable):
                 variables.add(part.name)
-            elif known is not None:
+            elif isinstance(part, Constant):
+                continue
+            elif (known := vars(part).get("names")) is not None:
                 variables |= known[0]
                 buffers |= known[1]
-            elif not isinstance(part, Constant):
+            else:
                 pending.extend(operands(part))
                 if isinstance(part, Load):
                     buffers.add(part.buffer.name)
@@ -206,7 +217,7 @@ def names_of(expression: Expression) -> tuple[set[str], set[str]]:
     return found
 
 
-def _names_of(statement: For | Nest | If | While | Kernel | Fork) -> _Names:
+def _names_of(statement: Statement) -> _Names:
     """The names in a statement and its blocks, kept with it: passes ask for them again at each level of loops."""
     kept: dict[str, Any] = vars(statement)
     if "names" not in kept:

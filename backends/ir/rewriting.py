@@ -196,17 +196,17 @@ def with_buffers_in(e: Expression, other: Callable[[Buffer], Buffer]) -> Express
 
 def map_operands(e: Expression, function: Callable[[Expression], Expression]) -> Expression:
     """An expression with the function applied to what it is made from."""
-    match e:  # this is asked most often of all
-        case Apply(primitive, arguments, type):
-            found = mapped(arguments, function)
-            return e if found is arguments else Apply(primitive, found, type, e.chained)
+    if isinstance(e, Apply):  # this is asked most often of all
+        found = mapped(e.arguments, function)
+        return e if found is e.arguments else Apply(e.primitive, found, e.type, e.chained)
+    match e:
+        case Load(buffer, indices, guarded):
+            found = mapped(indices, function)
+            return e if found is indices else Load(buffer, found, guarded)
         case Select(test, then, orelse):
             return changed(e, test=function(test), then=function(then), orelse=function(orelse))
         case MultiplyAdd(a, b, c):
             return changed(e, a=function(a), b=function(b), c=function(c))
-        case Load(buffer, indices, guarded):
-            found = mapped(indices, function)
-            return e if found is indices else Load(buffer, found, guarded)
         case All(test):
             return changed(e, test=function(test))
     return e

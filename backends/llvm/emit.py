@@ -13,6 +13,7 @@ slots are, for all calls with these sizes. Where code is made on demand (``branc
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import partial
 
 from ...core.types import i64
@@ -206,9 +207,11 @@ class _ArenaBytes(_Exported):
         canary = 0 if self.unit.bounds is None else CANARY
         offsets = list[str]()
         totals = {False: str(self.head + canary), True: "0"}
+        sizes: dict[Hashable, str] = {}  # of many slots they are the same
         for slot in self.unit.plan.slots:
             offsets.append(totals[slot.private])
-            size = self.bytes(slot.like, self.saturating)
+            key = slot.like.scalar.bytes, slot.like.extents, slot.like.name in self.unit.unread
+            size = sizes.get(key) or sizes.setdefault(key, self.bytes(slot.like, self.saturating))
             totals[slot.private] = self.added(totals[slot.private], self.added(size, str(canary)) if canary else size)
         return [*offsets, totals[False], totals[True]]
 

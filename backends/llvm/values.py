@@ -82,7 +82,8 @@ def one(scalar: Scalar, part: str) -> Value:
 
 def join(values: Sequence[Value]) -> tuple[Axis, ...]:
     """The axes along which any of the values varies."""
-    return tuple(sorted({axis for value in values for axis in value.axes}))
+    axes = {axis for value in values for axis in value.axes}
+    return tuple(sorted(axes)) if axes else ()
 
 
 @dataclass
@@ -130,11 +131,13 @@ class Widening:
 
     def lift(self, scalar: Scalar, values: Sequence[Value], operation: Callable[[Sequence[str], int], str]) -> Value:
         """Apply ``operation(parts, lanes)`` to every copy of the values, as vectors if one of them varies."""
-        lanes = 0 if all(value.uniform for value in values) else self.lanes
+        lanes = 0 if all([value.uniform for value in values]) else self.lanes
         if lanes:
             values = [self.vector(value) for value in values]
         axes = join(values)
-        copies = zip(*(value.along(axes) for value in values)) if values else [()]
+        if not axes:
+            return Value(scalar, (operation([value.parts[0] for value in values], lanes),), axes, lanes)
+        copies = zip(*[value.along(axes) for value in values])
         return Value(scalar, tuple(operation(parts, lanes) for parts in copies), axes, lanes)
 
     # Integers keep ramps and slopes where the result has them

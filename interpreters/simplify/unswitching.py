@@ -22,12 +22,12 @@ from ...core.builder import Builder, Substitution
 from ...core.graph import Body, Node, Value, numbers, sources
 from ...core.types import Scalar
 from ..embed import Embed, rebuilt
-from .costs import is_costly
+from .costs import COSTLY, is_costly
 
 
 def unswitched(block: terms.Block) -> terms.Block:
     """The term with such branches before its loops; the same object if there are none."""
-    if not _chooses(block, False):
+    if not _chooses(block, [False] * len(block.binders), False):
         return block
     made = rebuilt(block, Embed, _rule)
     return block if made == block else made
@@ -44,13 +44,34 @@ def _loops(b: Builder) -> list[Value]:
     return [binder for s in b.scopes if s.binders and s.binders[0].number in b.extents for binder in s.binders]
 
 
-def _chooses(block: terms.Block, looped: bool) -> bool:
-    """Whether a loop of a term has a branch."""
-    return any(
-        (looped and operation.op == "cond")
-        or any(_chooses(inner, looped or operation.row.loops) for inner in operation.blocks)
-        for operation in block.bindings
-    )
+def _chooses(block: terms.Block, varying: Sequence[bool], looped: bool) -> bool:
+    """Whether a loop has a branch that no loop chooses, with something costly in it.
+
+    ``varying`` tells of the values that the block may read, its parameters the last, which of them a loop changes.
+    """
+    varying = list(varying)
+    for operation in block.bindings:
+        blocks, loops = operation.blocks, operation.row.loops
+        read = [atom for atom in operation.args if isinstance(atom, terms.Variable)]
+        changes = any([varying[-1 - each.index] for each in (*read, *[v for inner in blocks for v in inner.free])])
+        if looped and operation.op == "cond" and any(map(_has_costly, blocks)):
+            test = operation.args[0]
+            if not (isinstance(test, terms.Variable) and varying[-1 - test.index]):
+                return True
+        if any([_chooses(inner, [*varying, *[loops] * len(inner.binders)], looped or loops) for inner in blocks]):
+            return True
+        varying += [changes] * len(operation.types)
+    return False
+
+
+def _has_costly(block: terms.Block) -> bool:
+    """Whether something in a block is costly."""
+    return any([_is_costly(x) or any(map(_has_costly, x.blocks)) for x in block.bindings])
+
+
+def _is_costly(operation: terms.Operation) -> bool:
+    """The same as ``is_costly``, of a term."""
+    return operation.static[0].cost > COSTLY if operation.op == "primitive" else not operation.row.cheap
 
 
 def _rule(
