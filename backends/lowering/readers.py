@@ -21,7 +21,7 @@ from functools import cached_property
 from .. import ir
 from .lanes import least, points
 from .nests import Plan
-from .survey import Access, survey
+from .survey import Access, Survey, survey
 
 
 class Readers:
@@ -30,6 +30,7 @@ class Readers:
     def __init__(self, body: ir.Block, plan: Callable[[ir.Nest], Plan]) -> None:
         self.body, self.plan = body, plan
         self.known: dict[tuple[str, int], float] = {}
+        self.surveys: dict[int, Survey] = {}  # by the id of a nest of the body
 
     def cost(self, name: str, axis: int) -> float:
         """What an array costs those who read it if this axis is the last one in memory."""
@@ -49,7 +50,9 @@ class Readers:
     def of(self, nest: ir.Nest, name: str, axis: int) -> float:
         """What one of them costs."""
         plan = self.plan(nest)
-        found = survey(plan.body, plan.variables)
+        if id(nest) not in self.surveys:
+            self.surveys[id(nest)] = survey(plan.body, plan.variables)
+        found = self.surveys[id(nest)]
         loads = [_with_last(load, axis) if load.buffer.name == name else load for load in found.loads]
         found = replace(found, loads=loads)
         return points(plan.loops) * least(plan.loops, found, plan.temporaries, plan.reductions, plan.target)

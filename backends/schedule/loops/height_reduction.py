@@ -19,8 +19,9 @@ Floating-point sums and products are rounded and stay as they are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
+from functools import cache
 from heapq import heapify, heappop, heappush
 
 from ....core.primitive import Primitive
@@ -37,7 +38,7 @@ _BEFORE = -1  # when there is what waits for no iteration
 
 def shortened(function: ir.Function) -> ir.Function:
     """A function whose loops wait for as little of the iteration before as they can."""
-    uses = Counter([variable.name for variable in ir.variables_of(function.body)])
+    uses = cache(lambda: Counter([variable.name for variable in ir.variables_of(function.body)]))
     return replace(function, body=_Chains({}, uses, ir.assigned_in(function.body)).block(function.body))
 
 
@@ -45,10 +46,10 @@ class _Chains:
     """The chains of operations from what an iteration finds to what it leaves to the next one.
 
     ``ready`` says when a variable is there, in additions since the first that the iteration finds, if it waits for
-    that at all; ``uses`` how often one is mentioned, and ``mutable`` which ones are ever assigned to.
+    that at all; ``uses`` counts how often one is mentioned, and ``mutable`` which ones are ever assigned to.
     """
 
-    def __init__(self, ready: dict[str, int], uses: Counter[str], mutable: Set[str]) -> None:
+    def __init__(self, ready: dict[str, int], uses: Callable[[], Counter[str]], mutable: Set[str]) -> None:
         self.ready, self.uses, self.mutable = ready, uses, mutable
 
     def block(self, block: ir.Block) -> ir.Block:
@@ -114,7 +115,7 @@ class _Chains:
     ) -> Iterator[ir.Expression]:
         """What a tree of applications of one primitive combines."""
         match e:
-            case ir.Variable(name) if self.uses[name] == 1 and isinstance(value := values.get(name), ir.Apply):
+            case ir.Variable(name) if self.uses()[name] == 1 and isinstance(value := values.get(name), ir.Apply):
                 if value.primitive is primitive:
                     parts.add(name)
                     yield from self.leaves(value, primitive, values, parts)

@@ -59,19 +59,37 @@ ZERO = ir.Constant(0)
 def split(function: ir.Function, target: Target, decisions: Decisions) -> ir.Function:
     """A function whose lanes are split into those inside and those at borders."""
     sizes = {size: Dim.atom(Name(size)) for size in function.sizes}
-    splitting = _Splitting(target, ir.unused_names(function), decisions)
+    splitting = _Splitting(target, ir.unused_names(function), decisions, _with_decided(function.body))
     return replace(function, body=splitting.block(function.body, sizes, frozenset()))
+
+
+def _with_decided(block: ir.Block) -> set[int]:
+    """The lanes in which conditions may decide something, and all that they stand in, by ``id``."""
+    found = set[int]()
+    for statement in block:
+        if isinstance(statement, ir.For) and statement.kind == "lanes":
+            inner = {id(statement)} if any(map(_is_decided, _parts(statement.body))) else set[int]()
+        else:
+            inner = set[int]().union(*map(_with_decided, ir.blocks_of(statement)))
+        found |= inner | {id(statement)} if inner else inner
+    return found
 
 
 @dataclass
 class _Splitting:
-    """Goes through blocks; ``known`` are the integers in scope, ``copies`` the names that vary with a jam around."""
+    """Goes through blocks; ``known`` are the integers in scope, ``copies`` the names that vary with a jam around.
+
+    ``wanted`` are the lanes that it is for, and what they stand in, by ``id``.
+    """
 
     target: Target
     fresh: Callable[[str], str]
     decisions: Decisions
+    wanted: set[int]
 
     def block(self, block: ir.Block, known: Mapping[str, Dim], copies: frozenset[str]) -> ir.Block:
+        if self.wanted.isdisjoint(map(id, block)):
+            return block
         made: list[ir.Statement] = []
         scope = dict(known)
         for statement in block:
@@ -81,8 +99,8 @@ class _Splitting:
                     copies |= {name} if not copies.isdisjoint(ir.names_in([value])) else frozenset()
                 case ir.Declare(name):
                     copies |= {name} if copies else frozenset()
-                case ir.For(kind="lanes", body=body):
-                    if any(map(_is_decided, _parts(body))):
+                case ir.For(kind="lanes"):
+                    if id(statement) in self.wanted:
                         statement = _Lanes(statement, scope, copies, self.target, self.fresh).split(self.decisions)
                 case ir.For(variable, extent, kind):
                     # It is never negative, as sizes are.
