@@ -1,7 +1,7 @@
 """Calls of functions that are written elsewhere: what they are given, and whether they keep what they promised.
 
 A function gets NumPy's scalars and arrays, which it cannot write to. It gives as many results as its rule for types
-says, of these types and sizes; they are copied, since it may keep its own.
+says, of these types and sizes; who calls it copies them, since it may keep its own.
 """
 
 from __future__ import annotations
@@ -33,10 +33,15 @@ def sized(values: Sequence[Any], types: Sequence[Type]) -> list[Type]:
 
 
 def applied(function: Foreign, values: Sequence[Any], types: Sequence[Type]) -> list[Any]:
-    """The results of a function, which promised these types. BrokenPromise where it gives something else."""
+    """Copies of the results of a function, which promised these types. BrokenPromise where it gives something else."""
+    return [np.array(result)[()] for result in given(function, values, types)]
+
+
+def given(function: Foreign, values: Sequence[Any], types: Sequence[Type]) -> list[Any]:
+    """The results of a function, as :func:`applied`; the function may keep them, and change them later."""
     assert function.numpy is not None
-    given = function.numpy(*[_read_only(value) for value in values])
-    results = [np.array(as_array(result))[()] for result in (given if isinstance(given, tuple | list) else [given])]
+    found = function.numpy(*[_read_only(value) for value in values])
+    results = [as_array(result) for result in (found if isinstance(found, tuple | list) else [found])]
     if len(results) != len(types) or not all(map(_fits, results, types)):
         wanted, found = ", ".join(map(str, types)), ", ".join(map(_described, results))
         raise BrokenPromise(f"{function.name} promised to give ({wanted}), but gave ({found})")

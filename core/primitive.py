@@ -130,6 +130,7 @@ class Primitive:
     guard: Guard | None = None
     opencl: Mapping[str, OpenCL] = field(default_factory=dict)  # by kind; expansions and conversions need none
     finite: bool = False  # whether all its partial derivatives are finite numbers wherever its operands are
+    identity: bool = False  # whether its value is its operand: it says something to derivatives alone
 
     def __call__(self, *arguments: Any, **options: Any) -> Structure:
         """Apply elementwise; the result is an expression when an argument is one."""
@@ -200,6 +201,7 @@ def primitive(
     guard: Guard | None = None,
     opencl: OpenCL | Mapping[str, OpenCL] | None = None,
     finite: bool = False,
+    identity: bool = False,
     doc: str = "",
 ) -> Primitive:
     """Add a primitive to the language and give it back; it is at once part of every interpretation.
@@ -216,6 +218,9 @@ def primitive(
     ``finite`` says that the partial derivatives are finite numbers wherever the operands are, as those of ``sin`` are
     and those of ``sqrt`` and ``exp`` are not. Without it, a value that is computed before a branch and read in it is
     differentiated with one test more: where the branch was not taken its share is 0, whatever the partial derivative.
+
+    ``identity`` says that its value is its operand's, as that of ``stop_gradient`` is: compiled code has no such
+    primitives, for derivatives have been taken by then.
 
     ``doc`` is what ``help`` says of it: what it computes, and where it is defined.
     """
@@ -242,6 +247,7 @@ def primitive(
         guard=guard,
         opencl=opencl or {},
         finite=finite,
+        identity=identity,
     )
     if doc:
         row.describe(doc)

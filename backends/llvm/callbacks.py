@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.foreign import BrokenPromise, applied, promised
+from ...core.foreign import BrokenPromise, given, promised
 from ...core.types import Type, element, rank
 from ..lowering.context import Site
 from .frames import Frame
@@ -107,7 +107,7 @@ class _Call:
         function, site = self.site.function, self.site
         arguments = [_given(type, words, spans if function.views else ()) for type in site.arguments]
         places = [_array(type, *_described(type, words)) for type in site.results]
-        for place, result in zip(places, applied(function, arguments, self._types(arguments)), strict=True):
+        for place, result in zip(places, given(function, arguments, self._types(arguments)), strict=True):
             if place.shape != result.shape:
                 shape = ", ".join(map(str, result.shape))
                 raise BrokenPromise(f"{function.name} gave an array of {shape}, where {place.shape} was promised")

@@ -147,6 +147,13 @@ def test_with_rules_for_derivatives() -> None:
     np.testing.assert_allclose(found[1], slope, rtol=1e-6)
 
 
+def test_what_says_something_to_derivatives_alone_is_not_compiled() -> None:
+    program = az.program(lambda x: ordered(az.stop_gradient(x))).at(az.Array[az.f64, "n"])
+    compiled = az.compile(program)
+    assert "temporary" not in str(compiled.schedule) and "call 0 on x" in compiled.loops
+    np.testing.assert_array_equal(compiled(V), np.sort(V))
+
+
 def test_bound_calls_and_places_for_results() -> None:
     compiled = az.compile(az.program(lambda x: ordered(x)).at(az.Array[az.f64, "n"]))
     x, out = V.copy(), np.empty(4)

@@ -2,9 +2,10 @@
 
 Functions, tuples and declared types become what they are in first-order form (``interpreters/first_order``): choices
 and parts, and where they recur, procedures and cells. A custom operation is its body, for its derivatives have been
-taken by now. The branches of a ``par`` that recur are procedures that are called side by side, and so are those that
-take long step by step; others run one after the other, for their loops are parallel themselves. A probe shows nothing,
-since nobody looks.
+taken by now; a primitive that says something to them alone, as ``stop_gradient`` does, is its operand. The
+branches of a ``par`` that recur are procedures that are called side by side, and so are those that take long step by
+step; others run one after the other, for their loops are parallel themselves. A probe shows nothing, since nobody
+looks.
 
 A checkpoint stays a scope while the program is simplified and scheduled: what is computed again must not be found
 equal to what was computed before, and then be kept. Just before the program is lowered, ``open_checkpoints`` puts its
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from ....core.builder import Builder
 from ....core.constructs import ADDED
 from ....core.environment import Env
+from ....core.primitive import Primitive
 from ....core.terms import Atom, Block, Foreign, Operation, Variable
 from ....core.types import Type, dims
 from ....interpreters import embed
@@ -61,12 +63,15 @@ def _small(function: Foreign, types: Sequence[Type]) -> bool:
 
 def _mentions(block: Block, checks: bool) -> bool:
     """Whether a block has anything that ``_Prepare`` does not rebuild as it is."""
-    return any(
-        (x.op == "require" and not checks)
-        or getattr(_Prepare, x.row.method, None) is not getattr(embed.Embed, x.row.method, None)
-        or any(_mentions(inner, checks) for inner in x.blocks)
-        for x in block.bindings
-    )
+    return any(_is_changed(x, checks) or any(_mentions(inner, checks) for inner in x.blocks) for x in block.bindings)
+
+
+def _is_changed(x: Operation, checks: bool) -> bool:
+    if x.op == "primitive":
+        identity: bool = x.static[0].identity
+        return identity
+    own, inherited = [getattr(language, x.row.method, None) for language in (_Prepare, embed.Embed)]
+    return (x.op == "require" and not checks) or own is not inherited
 
 
 def _without_rules(block: Block) -> Block:
@@ -80,6 +85,9 @@ def _without_rules(block: Block) -> Block:
 
 
 class _Prepare(embed.Embed):
+    def primitive(self, primitive: Primitive, args: Sequence[embed.Atom]) -> embed.Operation:
+        return (lambda env: [args[0](env)]) if primitive.identity else super().primitive(primitive, args)
+
     def custom(
         self,
         rules: tuple[str, ...],
