@@ -4,7 +4,7 @@ A solve factorises a constant, and the rule gets the factors: its gradient is tw
 
     x = solve(a, b)             y = solve(a.T, x_bar)        a_bar = -y x.T        b_bar = y
 
-So do the gradients of determinants, which need the inverse. (Giles 2008, sections 2.2.3 and 2.3.1.)
+Those of inverses and of determinants take the inverse, made of the factors. (Giles 2008, sections 2.2.3 and 2.3.1.)
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from ...core.combinators import (
     prod,
     tril,
     triu,
-    where,
     zeros,
     zeros_like,
 )
@@ -42,6 +41,7 @@ from .operands import (
     diagonals,
     each_of,
     is_small,
+    lapack,
     matrices,
     of_lapack,
     one_by_one,
@@ -50,6 +50,7 @@ from .operands import (
     regular,
     symmetric,
     turned,
+    written,
 )
 from .triangles import factored, solution, solved_triangles, triangular
 
@@ -73,12 +74,8 @@ class LUResult(NamedTuple):
 
 
 def _getrf(a: Any) -> Any:
-    from scipy.linalg.lapack import get_lapack_funcs
-
-    [getrf] = get_lapack_funcs(["getrf"], (a,))
-
     def factors(a: Any) -> Any:
-        packed, pivots, _ = getrf(a) if a.size else (a, np.arange(min(a.shape)), 0)
+        packed, pivots, _ = lapack("getrf", a)(a) if a.size else (a, np.arange(min(a.shape)), 0)
         return packed, pivots.astype("i8")
 
     return each_of(factors, a)
@@ -103,7 +100,7 @@ def _order(pivots: Expr, rows: Any, back: bool = False) -> Any:
         k = count - 1 - turn if back else turn
         pivot = pivots[k]
         first, second = order[k], read(order, pivot)
-        return generate(rows, lambda i: where(i == k, second, where(i == pivot, first, order[i])))
+        return written(written(order, k, second), pivot, first)
 
     return fori_loop(0, count, step, arange(rows))
 
@@ -249,9 +246,9 @@ def _factorised(a: Any) -> tuple[Any, Any]:
     return packed, pivots
 
 
-def _general(what: str, a: Expr, b: Expr) -> Any:
+def _general(a: Expr, b: Expr) -> Any:
     packed, pivots = _factorised(a)
-    nonsingular(what, packed)
+    nonsingular("solve", packed)
     return _solved(False)(a, packed, pivots, b)
 
 
@@ -289,7 +286,38 @@ def solve(a: Any, b: Any, assume_a: str = "gen") -> Expr:
     """
     if assume_a not in ("gen", "pos"):
         raise ValueError(at_line(f"solve: assume_a is 'gen' or 'pos', not {assume_a!r}"))
-    return solution("solve", functools.partial(_general, "solve") if assume_a == "gen" else _positive, a, b)
+    return solution("solve", _general if assume_a == "gen" else _positive, a, b)
+
+
+def _getri(packed: Any, pivots: Any) -> Any:
+    def inverse(packed: Any, pivots: Any) -> Any:
+        if not packed.size:
+            return [packed]
+        room, _ = lapack("getri_lwork", packed)(len(packed))
+        return [lapack("getri", packed)(packed, pivots, lwork=int(room))[0].T]
+
+    return each_of(inverse, packed, pivots)[0]
+
+
+def _small_inverse(packed: Any, pivots: Any) -> Any:
+    return _solved_by(solved_triangles, True, packed, pivots, eye(packed.shape[-1], dtype=packed.dtype))
+
+
+_inverses = of_lapack("inv", _getri, lambda packed, pivots: packed, _small_inverse)
+
+
+def _of_inverse(arguments: Any, inverse: Any, cotangent: Any) -> Any:
+    slope = -(inverse @ turned(cotangent) @ inverse)
+    return slope, zeros_like(slope), None
+
+
+_turned_inverse = operation("inv", lambda a, packed, pivots: _inverses(packed, pivots), _of_inverse)
+
+
+def _inverted(a: Expr) -> Any:
+    packed, pivots = _factorised(a)
+    nonsingular("inv", packed)
+    return turned(_turned_inverse(a, packed, pivots))
 
 
 def inv(a: Any) -> Expr:
@@ -301,7 +329,8 @@ def inv(a: Any) -> Expr:
            [0.  , 0.25]])
     """
     x = matrices("inv", floating(a))
-    return solution("inv", functools.partial(_general, "inv"), x, eye(x.shape[-1], dtype=x.dtype))
+    inverse: Expr = one_by_one(_inverted)(x)
+    return inverse
 
 
 # Determinants
@@ -309,10 +338,8 @@ def inv(a: Any) -> Expr:
 
 def _inverse(arguments: Any) -> Any:
     """The transposed inverses of matrices with these factors."""
-    a, packed, pivots = arguments
-    nonsingular("the derivative of a determinant", packed)
-    unit = broadcast_to(eye(a.shape[-1], dtype=a.dtype), a.shape)
-    return _solved(True)(a, packed, pivots, unit)
+    nonsingular("the derivative of a determinant", arguments[1])
+    return _turned_inverse(*arguments)
 
 
 def _parity(pivots: Any, dtype: Any) -> Any:

@@ -44,7 +44,8 @@ def _found() -> Iterator[_Library]:
     """The libraries with threads of their own, each once."""
     places = set[int | None]()
     for caller in _CALLERS:
-        loaded = ctypes.CDLL(importlib.import_module(caller).__file__)
+        # Functions that take less time than it takes to give up the interpreter's lock and to get it back.
+        loaded = ctypes.PyDLL(importlib.import_module(caller).__file__)
         for prefix, suffix in product(_PREFIXES, _SUFFIXES):
             functions: list[Any] = [
                 getattr(loaded, f"{prefix}openblas_{name}{suffix}", None)
@@ -62,7 +63,7 @@ class _Libraries:
     """The libraries of this process, how many calls are under way, and what they found."""
 
     def __init__(self) -> None:
-        self._before: list[tuple[_Library, int]] = []  # those that had more threads, and how many
+        self._before: list[tuple[Callable[[int], None], int]] = []  # what sets those with more threads, and how many
         self.after_fork()
         os.register_at_fork(after_in_child=self.after_fork)
 
@@ -74,21 +75,23 @@ class _Libraries:
     def _loaded(self) -> list[_Library]:
         return list(_found())
 
-    def __enter__(self) -> None:
+    def begin(self) -> None:
         with self._lock:
             if not self._calls:
-                numbers = [(library, library.number()) for library in self._loaded]
-                self._before = self._before or [(library, number) for library, number in numbers if number != 1]
-                for library, _ in self._before:
-                    library.set_number(1)
+                if not self._before:
+                    self._before = [
+                        (set_number, found) for number, set_number in self._loaded if (found := number()) != 1
+                    ]
+                for set_number, _ in self._before:
+                    set_number(1)
             self._calls += 1
 
-    def __exit__(self, *_: object) -> None:
+    def end(self) -> None:
         with self._lock:
             self._calls -= 1
-            if not self._calls:
-                for library, number in self._before:
-                    library.set_number(number)
+            if not self._calls and self._before:
+                for set_number, found in self._before:
+                    set_number(found)
                 self._before = []
 
 
@@ -97,10 +100,14 @@ _libraries = _Libraries()
 
 def on_one_thread(function: Callable[P, R]) -> Callable[P, R]:
     """The function, during whose calls LAPACK has one thread."""
+    begin, end = _libraries.begin, _libraries.end
 
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
-        with _libraries:
+        begin()
+        try:
             return function(*args, **kwargs)
+        finally:
+            end()
 
     return called

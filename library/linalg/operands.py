@@ -94,6 +94,12 @@ def read(x: Any, *place: Any) -> Expr:
     return Expr(builder.index(x.value, [i.value for i in place]), builder)
 
 
+def written(x: Any, place: Any, value: Any) -> Expr:
+    """A vector with another value at a place that is known to be there."""
+    builder = current()
+    return Expr(builder.scatter(True, [], [x.value], lambda: [place.value, value.value])[0], builder)
+
+
 # Operations
 
 
@@ -178,6 +184,24 @@ def regular(fine: Expr, problem: str) -> None:
 
 
 # LAPACK
+
+_LETTERS = {"f": "s", "d": "d"}  # by the character of NumPy's type
+
+
+def lapack(name: str, x: Any) -> Callable[..., Any]:
+    """A routine of LAPACK for numbers of the type of x."""
+    from scipy.linalg import lapack
+
+    routine: Callable[..., Any] = getattr(lapack, _LETTERS[x.dtype.char] + name)
+    return routine
+
+
+def blas(name: str, x: Any) -> Callable[..., Any]:
+    """A routine of BLAS for numbers of the type of x."""
+    from scipy.linalg import blas
+
+    routine: Callable[..., Any] = getattr(blas, _LETTERS[x.dtype.char] + name)
+    return routine
 
 
 def each_of(function: Callable[..., Sequence[Any]], *arrays: Any) -> list[Any]:
