@@ -15,7 +15,7 @@ are for is part of the counter, so that a key that is split, and drawn from by m
     True
 """
 
-from .choices import categorical, choice, permutation
+from .choices import categorical, choice, permutation, shuffle
 from .continuous import bernoulli, bits, exponential, gumbel, integers, laplace, multivariate_normal, normal, uniform
 from .counts import binomial, poisson
 from .gammas import beta, dirichlet, gamma, loggamma, student_t
@@ -42,6 +42,7 @@ __all__ = [
     "normal",
     "permutation",
     "poisson",
+    "shuffle",
     "split",
     "student_t",
     "truncated_normal",

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...core.combinators import argmax, argsort, cumsum, iota, searchsorted, size
-from ...core.combinators.operands import shape_of
+from ...core.combinators.operands import axis_of, shape_of
 from ...core.expr import Expr, as_expr
 from ...core.primitives import minimum
 from ...core.source import at_line
@@ -39,15 +39,28 @@ def permutation(key: Any, x: Any) -> Expr:
     array([0, 1, 2, 3, 4])
     """
     given = as_expr(x)
-    if given.ndim == 0:
-        return argsort(bits(key, given, u64))
-    return given[argsort(bits(key, size(given), u64))]
+    return argsort(bits(key, given, u64)) if given.ndim == 0 else shuffle(key, given)
+
+
+def shuffle(key: Any, x: Any, axis: int = 0) -> Expr:
+    """An array with the parts along an axis in random order, which is that of :func:`permutation`; x stays as it is.
+
+    >>> import adze as az, numpy as np
+    >>> drawn = az.evaluate(lambda key, x: az.random.shuffle(key, x, axis=1))(az.random.key(0), [[1.0, 2.0, 3.0]])
+    >>> np.sort(drawn)
+    array([[1., 2., 3.]])
+    """
+    given = as_expr(x)
+    along = axis_of(given, axis)
+    order = argsort(bits(key, given.shape[along], u64))
+    return given[(*[slice(None)] * along, order)]
 
 
 def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None) -> Any:
     """Numbers below an integer, or elements of an array along its first axis, by probabilities p or equal ones.
 
-    Without replacement they are the first ones of a permutation, all equally probable. Raises ValueError for p then.
+    What counts of p are proportions: it need not sum to one. Without replacement they are the first ones of a
+    permutation, all equally probable. Raises ValueError for p then.
 
     >>> import adze as az, numpy as np
     >>> draw = lambda key: az.random.choice(key, [3.0, 5.0, 9.0], 100, p=[0.5, 0.0, 0.5])

@@ -180,6 +180,8 @@ def test_choices() -> None:
     drawn = az.compile(lambda key, p: az.random.choice(key, 4, COUNT, p=p))(KEY, p)
     counts = np.bincount(drawn, minlength=4)
     assert counts[1] == 0 and scipy.stats.chisquare(counts[[0, 2, 3]], COUNT * p[[0, 2, 3]]).pvalue > 1e-3
+    proportions = az.evaluate(lambda key, p: az.random.choice(key, 4, COUNT, p=p / 4))
+    assert np.array_equal(proportions(KEY, p), drawn)
     logits = np.log(np.tile([0.1, 0.6, 0.3], (COUNT, 1)))
     counts = np.bincount(az.compile(lambda key, x: az.random.categorical(key, x))(KEY, logits))
     assert scipy.stats.chisquare(counts, COUNT * np.array([0.1, 0.6, 0.3])).pvalue > 1e-3
@@ -197,6 +199,11 @@ def test_permutations() -> None:
     rows = np.arange(12.0).reshape(6, 2)
     moved = az.compile(lambda key, x: az.random.permutation(key, x))(KEY, rows)
     assert sorted(map(tuple, moved)) == sorted(map(tuple, rows))
+    for axis in (1, -1):
+        shuffled = az.evaluate(lambda key, x: az.random.shuffle(key, x.T, axis=axis))  # noqa: B023
+        assert np.array_equal(shuffled(KEY, rows).T, moved)
+    with pytest.raises(ValueError, match="axis 0 of a value of type f64"):
+        az.evaluate(lambda key: az.random.shuffle(key, 3.0))(KEY)
     keys = az.evaluate(lambda key: az.random.split(key, 6000))(KEY)
     firsts = az.compile(lambda keys: az.map(lambda key: az.random.permutation(key, 3), keys))(keys)
     counts = np.unique(firsts, axis=0, return_counts=True)[1]
