@@ -195,6 +195,40 @@ def test_phylogeny(tmp_path: Path) -> None:
     assert off is not None and float(off[1]) < 0.02 and float(off[2]) < 0.05
 
 
+def numbers(pattern: str, text: str) -> list[float]:
+    """The numbers of a line of what an example prints."""
+    found = re.search(rf"^{pattern}$", text, re.MULTILINE)
+    assert found is not None, text
+    return [float(number) for number in found.groups()]
+
+
+def test_gaussian_process(tmp_path: Path) -> None:
+    text = output("gaussian_process", tmp_path)
+    own, density = numbers(r"misfit at the start ([\d.]+); by scipy.stats ([\d.]+)", text)
+    assert own == density
+    assert numbers(r"gradient off from differences by (\S+)", text)[0] < 1e-3
+    misfit, noise = numbers(r"fitted: misfit (-[\d.]+), size .*, noise ([\d.]+) \(made with 0.1\)", text)
+    assert misfit < -20 and abs(noise - 0.1) < 0.03
+    assert numbers(r"the mean is off from the function by ([\d.]+)", text)[0] < 0.06
+
+
+def test_kalman_smoother(tmp_path: Path) -> None:
+    text = output("kalman_smoother", tmp_path)
+    assert numbers(r"smoothed states off from least squares by (\S+)", text)[0] < 1e-9
+    measured, smoothed = numbers(r"places are off by ([\d.]+) as measured, by ([\d.]+) as smoothed", text)
+    assert smoothed < measured / 2
+    assert numbers(r"gradient off from differences by (\S+) of it", text)[0] < 1e-4
+
+
+def test_option_greeks(tmp_path: Path) -> None:
+    """Within four deviations of the means; the paths are not stored."""
+    text = output("option_greeks", tmp_path)
+    for name, deviation in (("price", 0.016), ("delta", 0.0006), ("vega", 0.08), ("rho", 0.05)):
+        simulated, exact = numbers(rf"{name} +([\d.]+) +([\d.]+)", text)
+        assert abs(simulated - exact) < 4 * deviation, name
+    assert numbers(r"([\d.]+) MB, not 8 MB", text)[0] < 1
+
+
 def test_backends(tmp_path: Path) -> None:
     """Both codes, and results that agree; without a device, what is missing."""
     text = output("backends", tmp_path, "--backend", "opencl")
