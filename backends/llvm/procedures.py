@@ -171,13 +171,17 @@ class ProcedureEmitter(Function):
 
 def emit_procedures(unit: Unit, function: ir.Function) -> None:
     """Emit the procedures of a program's function into its module."""
-    recurring: dict[str, tuple[str, str]] = {}
+
+    def text(number: int, copied: bool = False) -> str:
+        return ProcedureEmitter(unit.of_procedure(function.procedures[number]), function, number, copied).text()
+
+    short: dict[str, str] = {}
+    numbers: dict[str, int] = {}
     for number, procedure in enumerate(function.procedures):
         name = unit.procedure_name(number)
-        text = ProcedureEmitter(unit.of_procedure(procedure), function, number).text()
-        unit.module.define(name, text)
+        numbers[name], own = number, text(number)
+        unit.module.define(name, own)
         if unit.machine.target.transformations.unfold and not ir.contains(procedure.body, ir.For):
-            copied = ProcedureEmitter(unit.of_procedure(procedure), function, number, copied=True).text()
-            recurring[name] = text, copied
-    for name, text in unfolded(recurring).items():
-        unit.module.define(name, text)
+            short[name] = own
+    for name, own in unfolded(short, lambda name: text(numbers[name], copied=True)).items():
+        unit.module.define(name, own)

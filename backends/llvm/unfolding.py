@@ -20,7 +20,7 @@ Nor do they look at the end of the stack, or for signals: who is entered by a ca
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 
 from ...core.components import components
@@ -31,12 +31,13 @@ _REGIONS = re.compile(r", !(?:alias\.scope|noalias) !\d+")
 _MOST = 16  # levels: more than twice that many returns no processor predicts
 
 
-def unfolded(procedures: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+def unfolded(procedures: Mapping[str, str], copy: Callable[[str], str]) -> dict[str, str]:
     """The text of procedures that may be copied, by name, with calls of copies where they recur; and the copies.
 
-    Of each there are two texts: of itself, and of a copy.
+    ``copy`` emits a procedure as a copy has it, and is asked for those alone of which there is one.
     """
-    named = {name: [called for _, called in _CALL.findall(text)] for name, (text, _) in procedures.items()}
+    copy = cache(copy)
+    named = {name: [called for _, called in _CALL.findall(text)] for name, text in procedures.items()}
     calls = {name: [called for called in names if called in procedures] for name, names in named.items()}
     group = {name: number for number, names in enumerate(components(calls)) for name in names}
     inside = {name: [called for called in names if group[called] == group[name]] for name, names in calls.items()}
@@ -45,16 +46,16 @@ def unfolded(procedures: Mapping[str, tuple[str, str]]) -> dict[str, str]:
     def lines(name: str, levels: int) -> int:
         """How long a procedure is with so many levels of calls in their places, if copies were as long as it is."""
         within = [lines(called, levels - 1) for called in inside[name]] if levels else []
-        return procedures[name][0].count("\n") + sum(within)
+        return procedures[name].count("\n") + sum(within)
 
-    def with_calls(name: str, levels: int, copied: bool = False) -> str:
+    def with_calls(name: str, text: str, levels: int) -> str:
         """The text of a procedure, or of a copy, whose calls have so many levels in their places."""
 
         def redirected(call: re.Match[str]) -> str:
             called = call[2]
             return f"{call[1]}{called}.{levels - 1}" if levels and called in inside[name] else call[0]
 
-        return _CALL.sub(redirected, procedures[name][copied])
+        return _CALL.sub(redirected, text)
 
     def depth(name: str, most: int) -> int:
         """How many levels leave a procedure no longer than so many lines."""
@@ -70,17 +71,17 @@ def unfolded(procedures: Mapping[str, tuple[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in procedures:
         levels = depth(name, most)
-        found[name] = with_calls(name, levels)
+        found[name] = with_calls(name, procedures[name], levels)
         copied = [name]
         for level in reversed(range(levels)):
             copied = list(dict.fromkeys([called for each in copied for called in inside[each]]))
             for each in copied:
                 if f"{each}.{level}" not in found:
-                    found[f"{each}.{level}"] = _copy(with_calls(each, level, True), each, level)
+                    found[f"{each}.{level}"] = _copied(with_calls(each, copy(each), level), each, level)
     return found
 
 
-def _copy(text: str, name: str, level: int) -> str:
+def _copied(text: str, name: str, level: int) -> str:
     """A procedure as one that is always inlined."""
     head, _, rest = text.partition("\n")
     head = head.replace("define hidden", "define internal").replace(f"@{name}(", f"@{name}.{level}(")

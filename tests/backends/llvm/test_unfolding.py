@@ -139,34 +139,53 @@ def test_code_calls_itself_less() -> None:
     assert calls(az.compile(weighed, threads=1)) == calls(without(weighed)) == 2
 
 
-def repeated(number: int, call: str = "call") -> dict[str, tuple[str, str]]:
-    """Procedures of 43 lines that call themselves twice, and these as copies, which look at nothing here."""
+def repeated(number: int, call: str = "call") -> dict[str, str]:
+    """Procedures of 43 lines that call themselves twice."""
     body = "\n".join(["  %y = fadd double %x, 1.0"] * 39)
     found = {}
     for name in [f"procedure.{k}" for k in range(number)]:
         line = f"  %r = {call} tailcc double @{name}(double %y)"
         head = f"define hidden tailcc double @{name}(double %x) nounwind"
-        text = f"{head} {{\n{body}\n{line}\n{line}\n  ret double %r\n}}"
-        found[name] = text, text
+        found[name] = f"{head} {{\n{body}\n{line}\n{line}\n  ret double %r\n}}"
     return found
+
+
+def of_themselves(texts: dict[str, str]) -> dict[str, str]:
+    """Unfolded, where copies have the same text: they look at nothing here."""
+    return unfolded(texts, texts.__getitem__)
 
 
 def test_how_deep_a_procedure_is_unfolded() -> None:
     """As deep as its lines allow, and deeper in a program that has little code."""
-    assert UNFOLDED == 500 and repeated(1)["procedure.0"][0].count("\n") == 43
-    found = unfolded(repeated(1))  # 31 activations have 1333 lines, and 63 have more than 1500
+    assert UNFOLDED == 500 and repeated(1)["procedure.0"].count("\n") == 43
+    found = of_themselves(repeated(1))  # 31 activations have 1333 lines, and 63 have more than 1500
     assert found.keys() == {"procedure.0", *[f"procedure.0.{level}" for level in range(4)]}
     for level in range(4):
         outer, inner = found[f"procedure.0.{level}"], f"@procedure.0.{level - 1}(" if level else "@procedure.0("
         assert outer.count(inner) == 2 and "internal" in outer and "alwaysinline {" in outer
     assert found["procedure.0"].count("@procedure.0.3(") == 2 and "alwaysinline" not in found["procedure.0"]
-    found = unfolded(repeated(100))  # 15 activations of each have 64,500 lines together, so there are 7
+    found = of_themselves(repeated(100))  # 15 activations of each have 64,500 lines together, so there are 7
     assert found.keys() == {f"procedure.{k}{level}" for k in range(100) for level in ("", ".0", ".1")}
 
 
 def test_jumps_stay() -> None:
     jumps = repeated(1, "musttail call")
-    assert unfolded(jumps) == {name: text for name, (text, _) in jumps.items()}
+    assert of_themselves(jumps) == jumps
+
+
+def test_what_does_not_recur_is_not_emitted_again() -> None:
+    """The text of a copy is asked for once, and where there are copies alone."""
+    texts = repeated(2) | {
+        "procedure.2": "define hidden tailcc void @procedure.2() {\n  call tailcc double @procedure.0(double 1.0)\n}"
+    }
+    asked: list[str] = []
+
+    def copy(name: str) -> str:
+        asked.append(name)
+        return texts[name]
+
+    unfolded(texts, copy)
+    assert asked == ["procedure.0", "procedure.1"]
 
 
 def test_code_is_the_same_in_every_process() -> None:
@@ -174,5 +193,5 @@ def test_code_is_the_same_in_every_process() -> None:
     names = [f"procedure.{k}" for k in range(9)]
     calls = "\n".join([f"  %r{k} = call tailcc double @{name}(double %x)" for k, name in enumerate(names)])
     texts = {name: f"define hidden tailcc double @{name}(double %x) nounwind {{\n{calls}\n}}" for name in names}
-    copies = [name for name in unfolded({name: (text, text) for name, text in texts.items()}) if name.count(".") == 2]
+    copies = [name for name in of_themselves(texts) if name.count(".") == 2]
     assert copies == [f"{name}.{level}" for level in (1, 0) for name in names]
