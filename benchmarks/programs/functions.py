@@ -63,16 +63,16 @@ def mult(x: az.f64, y: az.f64) -> az.f64:
     return x * y
 
 
-def product(xs: Any, ys: Any) -> Any:
-    """The product of two lists."""
+def product(xs: Any, ys: Any, row: Any = Row) -> Any:
+    """The product of two lists of numbers, of this type."""
     go = az.fix(
         lambda self, xs, ys: az.case(
             xs,
             Nil=lambda: 0.0,
             Cons=lambda a, xs: az.case(ys, Nil=lambda: 0.0, Cons=lambda b, ys: a * b + self(xs, ys)),
         ),
-        Row,
-        Row,
+        row,
+        row,
         result=az.f64,
     )
     return go(xs, ys)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from programs.functions import List, linked, listed
+from programs.recursion import dot_of_lists
 
 import adze as az
 
@@ -175,21 +176,7 @@ def test_it_is_a_loop(program: az.Program) -> None:
 def test_a_gradient_by_lists() -> None:
     """Its return sweep is one loop, which writes two lists of cotangents."""
 
-    @az.program
-    def dot(xs: Row, ys: Row) -> az.f64:
-        go = az.fix(
-            lambda self, xs, ys: az.case(
-                xs,
-                Nil=lambda: 0.0,
-                Cons=lambda a, xs: az.case(ys, Nil=lambda: 0.0, Cons=lambda b, ys: a * b + self(xs, ys)),
-            ),
-            Row,
-            Row,
-            result=az.f64,
-        )
-        return go(xs, ys)
-
-    compiled = az.compile(az.grad(dot, argnums=(0, 1)))
+    compiled = az.compile(az.grad(dot_of_lists, argnums=(0, 1)))
     calls = re.findall(r"= call (\d+)", compiled.loops.partition("procedure 0")[2])
     assert calls == ["0"]  # the forward sweep
     dx, dy = compiled(linked(X.tolist()), linked(Y[:5].tolist()))

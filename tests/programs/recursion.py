@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from load import benchmark
 
 import adze as az
 
@@ -40,6 +41,7 @@ from .functions import (
 
 RECURSION: list[Case] = []
 case = entering(RECURSION)
+product = benchmark("functions").product
 
 Integers = az.Array[az.i64, "m"]
 Square = az.Array[az.f64, "n n"]
@@ -459,21 +461,7 @@ def takeuchi(x: az.i64, y: az.i64, z: az.i64) -> az.i64:
     (EMPTY, SOME),
 )
 def dot_of_lists(xs: List[az.f64], ys: List[az.f64]) -> az.f64:
-    return dot(xs, ys)
-
-
-def dot(xs: Any, ys: Any) -> Any:
-    go = az.fix(
-        lambda self, xs, ys: az.case(
-            xs,
-            Nil=lambda: 0.0,
-            Cons=lambda a, xs: az.case(ys, Nil=lambda: 0.0, Cons=lambda b, ys: a * b + self(xs, ys)),
-        ),
-        List[az.f64],
-        List[az.f64],
-        result=az.f64,
-    )
-    return go(xs, ys)
+    return product(xs, ys, List[az.f64])
 
 
 ROWS = linked([SOME, linked([0.5] * 5), linked([0.0, 1.0, -1.0, 2.0, 0.25])])
@@ -485,7 +473,7 @@ ROWS = linked([SOME, linked([0.5] * 5), linked([0.0, 1.0, -1.0, 2.0, 0.25])])
     (EMPTY, SOME),
 )
 def list_of_lists_times_list(rows: List[List[az.f64]], x: List[az.f64]) -> List[az.f64]:
-    return mapped(lambda row: dot(row, x), rows, List[az.f64], az.f64)
+    return mapped(lambda row: product(row, x, List[az.f64]), rows, List[az.f64], az.f64)
 
 
 def merge_sort(xs: Any) -> Any:
