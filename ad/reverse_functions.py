@@ -135,7 +135,10 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
         for type in (*parameters, *results):
             if not all(dim.is_static() for dim in all_dims(type)):
                 problem = f"{procedure.name} takes or gives an array of type {type}, whose size the run decides"
-                raise unsupported(self.builder, f"reverse mode does not lead back through a recursion where {problem}")
+                instead = "have it take what that is made of, or differentiate via='trace'"
+                raise unsupported(
+                    self.builder, f"reverse mode does not lead back through a recursion where {problem}: {instead}"
+                )
         return FunctionType(parameters, (*results, self._way_back(procedure)) if with_pullback else results)
 
     def _way_back(self, procedure: Procedure) -> FunctionType:

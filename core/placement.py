@@ -73,8 +73,15 @@ def _is_constant(node: Node) -> bool:
     return all([value.literal is not None or (value.source and _is_constant(value.source)) for value in inner])
 
 
-def _risen(node: Node, region: _Region) -> _Region:
-    """The outermost scope in which a node used in ``region`` may be computed."""
+def _is_open(node: Node) -> bool:
+    """Whether a node gives an array whose size the run decides, in steps that end."""
+    open = any([not dim.is_static() for value in node.results for dim in dims(value.type)])
+    return open and not node.effects and not node.partial
+
+
+def _risen(node: Node, region: _Region, stays: bool) -> _Region:
+    """The outermost scope in which a node used in ``region`` may be computed; in a function that it is in, if it
+    ``stays`` there."""
     if node.effects:
         while node.number not in region.bound:
             assert region.parent is not None, "a statement outside the scope that holds it"
@@ -82,8 +89,7 @@ def _risen(node: Node, region: _Region) -> _Region:
         return region
     home, branch = region, False
     long = bool(node.bodies) or not (node.row.elementwise or node.row.cheap)
-    constant = _is_constant(node)
-    while region.parent is not None and node.free.isdisjoint(region.bound) and not (constant and region.is_function):
+    while region.parent is not None and node.free.isdisjoint(region.bound) and not (stays and region.is_function):
         of, opened = region.of, region.body.opened
         assert of is not None, "the root has no parent"
         branch = branch or of.branches or (of.splits and node.number > opened)
@@ -119,14 +125,18 @@ def _is_computed_size(value: Value) -> bool:
 class _Layout:
     """Both walks over the graph from a root body."""
 
-    def __init__(self, root: Body, sizes: Collection[int], functions: bool) -> None:
-        self.root, self.sizes, self.functions = _Region(None, root, None), sizes, functions
+    def __init__(self, root: Body, sizes: Collection[int], functions: bool, remade: bool) -> None:
+        self.root, self.sizes, self.functions, self.remade = _Region(None, root, None), sizes, functions, remade
         self.homes: dict[int, set[_Region]] = {}
         self.captured: dict[int, Value] = {}
 
     def run(self) -> None:
         self._collect()
         self._order()
+
+    def _stays(self, node: Node) -> bool:
+        """Whether a node does not leave a function, but is made again there."""
+        return _is_constant(node) or (self.remade and _is_open(node))
 
     def _is_captured(self, value: Value) -> bool:
         """A value of an outer scope: it has free binders, none of them bound here.
@@ -156,7 +166,7 @@ class _Layout:
             if len(homes) > 1 and not node.row.cheap and not node.effects:
                 self._share(node, homes)
             if len(homes) > 1:
-                stays = _is_constant(node)
+                stays = self._stays(node)
                 inside = [r for r in homes if self._has_outer(r, homes, stays)]
                 homes.difference_update(inside)
             for home in homes:
@@ -180,7 +190,7 @@ class _Layout:
         for outer, some in around.items():
             if len(some) > 1:
                 homes.difference_update(some)
-                homes.add(_risen(node, outer))
+                homes.add(_risen(node, outer, self._stays(node)))
 
     def _enter(self, region: _Region) -> None:
         self._all_bound.update(region.bound)
@@ -201,7 +211,7 @@ class _Layout:
             homes = self.homes[node.number] = set()
             self._wanted[node.number] = node
             heappush(self._heap, -node.number)
-        homes.add(_risen(node, region))
+        homes.add(_risen(node, region, self._stays(node)))
 
     def _home(self, node: Node, region: _Region) -> _Region:
         home = region.nearest(self.homes[node.number])
@@ -250,6 +260,7 @@ def to_block(
     statements: Sequence[Node] = (),
     names: Sequence[str] = (),
     functions: bool = False,
+    remade: bool = False,
 ) -> tuple[Block, list[Value]]:
     """The term of a body, and the values of outer scopes that it uses, which are bound before its binders.
 
@@ -261,7 +272,7 @@ def to_block(
     root = Body(0, tuple(binders), tuple(statements), tuple(results))
     sizes = _opaque_sizes(binders)
     while True:
-        layout = _Layout(root, sizes, functions)
+        layout = _Layout(root, sizes, functions, remade)
         layout.run()
         captured = list(layout.captured.values())
         bound = [*captured, *binders]

@@ -236,12 +236,14 @@ def accumulate(builder: Builder, initials: Sequence[Value], body: Callable[..., 
     return builder.emit("accumulate", (), initials, [made])
 
 
-def rebuilt(block: terms.Block, language: Callable[[Builder], Embed], rule: Rule | None = None) -> terms.Block:
-    """A closed block as a language that emits rebuilds it."""
+def rebuilt(
+    block: terms.Block, language: Callable[[Builder], Embed], rule: Rule | None = None, remade: bool = False
+) -> terms.Block:
+    """A closed block as a language that emits rebuilds it; ``remade`` as in ``to_block``."""
     with build(rule) as builder:
         binders = fresh_binders(builder, block)
         results = block.interpret(language(builder))(Env(), binders)
-        made, captured = to_block(binders, results, builder.scopes[0].statements, block.names)
+        made, captured = to_block(binders, results, builder.scopes[0].statements, block.names, remade=remade)
         assert not captured
         return made
 

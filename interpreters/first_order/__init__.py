@@ -9,6 +9,9 @@ Definitional interpreters for higher-order programming languages, 1972). Tuples,
 
     f = cond(c, plus y, times z); f(x)      number = cond(c, 0, 1); cond(number == 0, x + y, x * z)
 
+What is one of several functions cannot hold an array whose size the run decides: it holds what that is made of, and
+makes it again.
+
 A program that has none of these is first-order as it is.
 """
 
@@ -59,6 +62,10 @@ def first_order(block: Block, rules: bool = False) -> FirstOrder:
     known = rebuilt(block, Embed, _known)
     flows = Flows(known)
     layouts = Layouts(flows)
+    if any(map(layouts.cannot_hold, flows.functions.values())):
+        known = rebuilt(known, Embed, remade=True)
+        flows = Flows(known)
+        layouts = Layouts(flows)
     inputs = tuple([flows.stored(type) for type in known.binders])
     made = Conversion(flows, layouts, rules).program(known, inputs)
     return FirstOrder(made, inputs, tuple(flows.outputs), layouts)

@@ -20,7 +20,7 @@ from ...core.graph import Value
 from ...core.language import Unsupported
 from ...core.types import ArrayType, Declaration, Named, Scalar, Type, all_dims, dims, element, i64
 from ..embed import emit_blocks
-from .flows import Flow, Flows, Shape
+from .flows import Flow, Flows, Function, Shape
 from .tags import Closures
 
 Parts = tuple[Value, ...]
@@ -81,6 +81,20 @@ class Layouts:
                     isinstance(part, Named) for _, fields in self.variants(key) for part in self.of_all(fields)
                 )
         return self._boxed[key]
+
+    def cannot_hold(self, function: Function) -> bool:
+        """Whether a function that is one of several, or in a cell, captures an array whose size the run decides."""
+        flow = function.flow.root
+        return (len(flow.functions) > 1 or self.boxed(flow)) and any(map(self._is_open, function.captured))
+
+    def _is_open(self, shape: Shape) -> bool:
+        """Whether an array whose size the run decides is among the parts of values of a shape."""
+        match shape:
+            case tuple():
+                return any(map(self._is_open, shape))
+            case Flow():
+                return not self.boxed(shape) and any(self._is_open(x) for f in shape.functions for x in f.captured)
+        return not all([dim.is_static() for dim in all_dims(shape)])
 
     def _held(self, of: Sum) -> Iterator[Sum]:
         """The sums that the fields are made of, but for what these hold in turn."""
@@ -193,9 +207,10 @@ def _endless(named: Named) -> Unsupported:
 
 
 def _unknown_size(type: Type) -> Unsupported:
-    """Why a value that may be one of several functions cannot hold an array of a type."""
+    """Why a value that may be one of several functions cannot hold an array of a type, nor make it again."""
     problem = f"one of several functions captures an array of type {type}, whose size the run decides"
-    return Unsupported(f"{problem}; a function that is chosen while the program runs may capture numbers")
+    why = "it is the state of a loop, or made by what may not end"
+    return Unsupported(f"{problem}, and cannot make it again, for {why}: such a function may capture numbers")
 
 
 def nothing(builder: Builder, type: Type) -> Value:

@@ -160,7 +160,7 @@ def test_a_type_that_grows_without_end_is_refused() -> None:
 
 
 def test_functions_with_arrays_of_sizes_that_the_run_decides() -> None:
-    """One is called with its array; of several the value would need room for it."""
+    """One is called with its array. Of several, the value has no room for it: each makes it again where it can."""
 
     @az.program
     def one(x: az.Array[az.f64, "n"], k: az.i64) -> az.f64:
@@ -174,10 +174,21 @@ def test_functions_with_arrays_of_sizes_that_the_run_decides() -> None:
         first, last = az.function(lambda i: kept[i], az.i64), az.function(lambda i: x[i], az.i64)
         return az.fori_loop(0, 2, lambda j, f: az.cond(j == k, lambda: first, lambda: last), last)(0)
 
+    @az.program
+    def searched(x: az.Array[az.f64, "n"], k: az.i64) -> az.f64:
+        """The size is that of a search, which may not end."""
+        count = az.while_loop(lambda i: x[i] > 0, lambda i: i + 1, 0)
+        head = az.generate(count, lambda i: az.while_loop(lambda y: y > 1, lambda y: y / 2, x[i]))
+        first, last = az.function(lambda i: head[i], az.i64), az.function(lambda i: x[i], az.i64)
+        return az.fori_loop(0, 2, lambda j, f: az.cond(j == k, lambda: first, lambda: last), last)(0)
+
     x = np.array([0.5, -1.0, 2.0, 4.0])
     assert az.compile(one)(x, 2) == 6.5
+    assert [float(az.compile(several)(x[::-1], k)) for k in (0, 1)] == [4.0, 4.0]
+    assert [float(az.compile(several)(x[1:], k)) for k in (0, 1)] == [-1.0, 2.0]
+    assert az.evaluate(searched)(x, 1) == 0.5
     with pytest.raises(Unsupported, match=r"one of several functions captures an array of type .* whose size the run"):
-        az.compile(several)(x, 1)
+        az.compile(searched)(x, 1)
 
 
 def test_functions_do_not_cross_the_boundary() -> None:
