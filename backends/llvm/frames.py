@@ -364,6 +364,16 @@ class Frame:
         for word, address in ((SEATS, self._seats.ctypes.data), (REGION, self._seats[0, CELLS:].ctypes.data)):
             ctypes.c_int64.from_address(self.record + 8 * word).value = address
 
+    @property
+    def cells(self) -> int:
+        """The bytes of the regions of the last run, each a chain of chunks (``stacks.py``)."""
+        total, chunks = 0, [] if self._seats is None else self._seats[:, CELLS + 2].tolist()
+        for chunk in chunks:
+            while chunk:
+                chunk, own = (ctypes.c_int64 * 2).from_address(chunk)
+                total += own
+        return total
+
     def leave_arena(self) -> None:
         """Have an arena of its own for the next call, since somebody looks at this one."""
         self._keep(np.empty_like(self._kept))

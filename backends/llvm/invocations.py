@@ -19,7 +19,7 @@ from ...core.types import i64
 from .. import ir
 from .function import Emitter
 from .text import register_type
-from .unit import HANDED, OUT_OF_MEMORY, REGION, Arena, Unit
+from .unit import HANDED, OUT_OF_CELLS, REGION, Arena, Unit
 from .values import one
 
 _FLOATS = ("float", "double")
@@ -279,7 +279,7 @@ class Invocations(Emitter):
         fresh = body.value(f"call ptr @adze_room(ptr {region}, i64 {size})")
         body.line(f"br i1 {body.value(f'icmp eq ptr {fresh}, null')}, label %{missing}, label %{found}")
         body.label(missing)
-        body.line(f"store i64 {OUT_OF_MEMORY}, ptr {self.failure}")
+        body.line(f"store i64 {OUT_OF_CELLS}, ptr {self.failure}")
         body.branch("exit")
         body.label(fits)
         body.line(f"store ptr {body.value(f'getelementptr i8, ptr {start}, i64 {size}')}, ptr {region}")

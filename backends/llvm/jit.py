@@ -34,7 +34,7 @@ from .host import Machine, host
 from .pool import workers
 from .stacks import stacks
 from .text import Module
-from .unit import OUT_OF_MEMORY
+from .unit import OUT_OF_CELLS, OUT_OF_MEMORY
 
 _FAILURE_WORDS = 5
 _ENTRIES = ("entry", "arena_bytes", "needed")
@@ -163,6 +163,9 @@ class Executable:
                 return None
             if site == OUT_OF_MEMORY:
                 raise MemoryError(at_line("no memory for an array whose size the run decides"))
+            if site == OUT_OF_CELLS:
+                message = f"no memory for more data than the {frame.cells / 2**30:.2f} GiB that this call has made"
+                raise MemoryError(at_line(f"{message}: values, and what a derivative keeps of calls"))
             return Failure(site - 1, tuple(frame.failure(_FAILURE_WORDS)[1:]))
 
     def prepare(self, frame: Frame, sizes: Sequence[int], threads: int) -> None:
