@@ -553,6 +553,37 @@ def test_branches_that_take_long_step_by_step() -> None:
 
 
 @pytest.mark.unguarded
+def test_branches_add_to_totals_of_their_own() -> None:
+    """Return sweeps of branches that read an array from before: tasks, whose totals are added in their order."""
+
+    @az.program
+    def both(x: az.Array[az.f64, "m"], y: az.f64, n: az.i64) -> az.f64:
+        def walk(start: float) -> Any:
+            return az.fori_loop(0, n, lambda i, s: az.sin(s * x[i % az.size(x)]) + y, start)
+
+        a, b = az.par(lambda: walk(0.5), lambda: walk(0.75))
+        return a * b
+
+    @az.program
+    def many(x: az.Array[az.f64, "m"], y: az.f64, n: az.i64) -> az.f64:
+        return az.fori_loop(0, 3, lambda _, s: s + both(x, s, n), y)
+
+    def forks(program: az.Program) -> int:
+        return az.compile(az.grad(program, argnums=(0, 1)), threads=2).loops.count("fork")
+
+    assert forks(both) == 2
+    assert forks(many) == 2  # both lead forward: a total for each step would be too much
+    x = np.linspace(-1.0, 1.0, 7)
+    for program in (both, many):
+        gradient = az.grad(program, argnums=(0, 1))
+        one, *more = [az.compile(gradient, threads=threads)(x, 0.25, 5000) for threads in THREADS]
+        for found in more:
+            assert [np.asarray(part).tobytes() for part in found] == [np.asarray(part).tobytes() for part in one]
+        for part, wanted in zip(one, az.evaluate(gradient)(x, 0.25, 5000), strict=True):
+            np.testing.assert_allclose(part, wanted, rtol=1e-12)
+
+
+@pytest.mark.unguarded
 @pytest.mark.parametrize(
     ("branch", "is_task"),
     [
