@@ -82,6 +82,7 @@ class Invocations(Emitter):
     def __init__(self, unit: Unit, arena: Arena, threads: str, failure: str) -> None:
         super().__init__(unit, arena, threads, failure)
         self.lasting: set[str] = set()  # the buffers whose memory lasts as long as cells do
+        self.last_calls: frozenset[int] = frozenset()  # the identities of those whose failures the caller sees
 
     def invoke(self, call: ir.Invoke) -> None:
         match call.kind:
@@ -156,7 +157,8 @@ class Invocations(Emitter):
     def _procedure(self, call: ir.Invoke) -> None:
         given = self.given(call)
         self.bind(call, given, self.called(call.number, given))
-        self.leave_if_stopped()
+        if id(call) not in self.last_calls:
+            self.leave_if_stopped()
 
     def jump(self, call: ir.Invoke) -> None:
         """A call that takes the place of its caller."""

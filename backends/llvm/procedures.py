@@ -3,11 +3,18 @@
 Each is called by itself and by others, as deep as the stack reaches (``stacks.py``). Where it begins it looks how deep
 that is, and whether there is a signal. Its temporary arrays are on the stack, too. Sizes and constants it finds by the
 failure record, which all functions of a run share.
+
+Behind a call it looks whether that has failed. It does not where nothing follows but arithmetic: what is computed then
+of numbers that mean nothing is given to the caller, who looks. ::
+
+    let t: f64 = call 0 on rest       a failure is left to the caller
+    let s = t + x * y
+    give s
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ...core.types import i64
 from .. import ir
@@ -32,6 +39,7 @@ class ProcedureEmitter(Function):
         self.head = ""  # the label behind which it looks there
         self.taken = taken_by(self.function)
         self.made_to_last = ir.made_to_last(self.function.body, unit.kept)
+        self.last_calls = frozenset(map(id, _last_calls(self.function.body)))
         self._numbers = {buffer.name: k for k, buffer in enumerate((*around.arguments, *around.results))}
 
     def text(self) -> str:
@@ -167,6 +175,18 @@ class ProcedureEmitter(Function):
 
     def parallel(self, loop: ir.For) -> None:
         raise AssertionError("a procedure has no parallel loops")
+
+
+def _last_calls(block: ir.Block) -> Iterator[ir.Invoke]:
+    """The calls of procedures that nothing follows but arithmetic, and the end."""
+    for number, each in enumerate(block):
+        if isinstance(each, ir.If):
+            yield from _last_calls(each.then)
+            yield from _last_calls(each.orelse)
+        if isinstance(each, ir.Invoke) and each.kind == "procedure" and isinstance(block[-1], ir.Invoke):
+            between = block[number + 1 : -1]
+            if block[-1].kind == "give" and all([isinstance(x, ir.Let) and not list(ir.loads(x)) for x in between]):
+                yield each
 
 
 def emit_procedures(unit: Unit, function: ir.Function) -> None:

@@ -130,6 +130,28 @@ def test_a_failure_deep_inside_is_that_of_its_line() -> None:
     assert str(one.value) == str(other.value)
 
 
+@pytest.mark.parametrize("unfold", [True, False])
+def test_a_failure_that_only_arithmetic_follows_is_left_to_the_caller(unfold: bool) -> None:
+    """Nobody looks between the element that is not there and the call from outside, which raises."""
+
+    @az.program
+    def summed(table: az.Array[az.f64, "n"], k: az.i64, at: az.i64) -> az.f64:
+        go = az.fix(
+            lambda self, k: az.cond(k < 0, lambda: table[at], lambda: k * 0.5 + self(k - 1)), az.i64, result=az.f64
+        )
+        return az.sqrt(go(k))
+
+    compiled = az.compile(summed, threads=1, schedule={"unfold": unfold})
+    table = np.array([1.0, 9.0])
+    for at in (0, 1):
+        assert compiled(table, 39, at) == np.sqrt(390 + table[at])
+        with pytest.raises(IndexError, match="index 2 is out of range"):
+            compiled(table, 1000, 2)
+    procedure = compiled.llvm_ir.partition("@procedure.0(ptr %failure")[2].partition("\n}")[0]
+    behind = procedure.partition("call tailcc")[2]
+    assert behind and "load atomic i64, ptr %failure" not in behind
+
+
 def test_code_calls_itself_less() -> None:
     def calls(compiled: Any) -> int:
         return len(re.findall(r"call tailcc [^@]*@procedure", compiled.llvm_ir))
