@@ -522,35 +522,6 @@ def test_values_in_a_recursion_in_a_map_are_shown_once(capsys: pytest.CaptureFix
 # Errors
 
 
-def test_arrays_of_computed_sizes_in_a_recursion() -> None:
-    """A pullback keeps what they are made of."""
-
-    @az.program
-    def sieved(x: Vector, k: az.i64) -> az.f64:
-        @az.fix
-        def go(self: Any, k: az.i64, s: az.f64) -> az.f64:
-            kept = az.filter(lambda a: a > s, x)
-            return az.cond(k == 0, lambda: s, lambda: kept[0] * self(k - 1, s + 0.1) + az.sum(kept * kept))
-
-        return go(k, 0.0)
-
-    by_trace = az.grad(sieved, via="trace")(X, 3)
-    for run in (az.evaluate, az.compile):
-        np.testing.assert_allclose(run(az.grad(sieved))(X, 3), by_trace, rtol=1e-13)
-    assert az.pretty(az.grad(sieved)).count("scatter") == 1  # it is captured, where functions are values
-
-
-def test_recursions_that_take_arrays_of_computed_sizes_are_refused() -> None:
-    @az.program
-    def picked(x: Vector, k: az.i64) -> az.f64:
-        kept = az.filter(lambda a: a > 0, x)
-        go = az.fix(lambda self, k: az.cond(k == 0, lambda: 1.0, lambda: kept[k] * self(k - 1)), az.i64, result=az.f64)
-        return go(k)
-
-    with pytest.raises(az.Unsupported, match=r"takes or gives .* whose size the run decides: have it take .* at .*"):
-        az.grad(picked)(X, 1)
-
-
 def test_parameters_that_are_refused() -> None:
     total = az.program(lambda xs: az.case(xs, Nil=lambda: 0.0, Cons=lambda head, tail: head))
     assert az.evaluate(az.grad(total))(SINGLE) == List.Cons(1.0, List.Nil())
