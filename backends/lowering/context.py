@@ -86,6 +86,7 @@ class Context(ABC):
     deterministic: bool = False  # no sum depends on who comes first, even where iterations may update one place
     out: list[ir.Statement] = field(default_factory=list)
     inside: int = 0  # generates around, inside of which nothing is parallel
+    around: int = 0  # of them, those around all that is lowered here: a procedure may run where other threads do
     turns: int = 0  # loops around that run in order
     shared: Shared = field(default_factory=Shared)
     lasting: set[str] = field(default_factory=set)  # the buffers that outlive a procedure

@@ -42,7 +42,7 @@ class Procedures(Calls):
 
     def procedure(self, procedure: Procedure, block: terms.Block, sizes: Sequence[str]) -> ir.Function:
         """A procedure whose block is scheduled, in a program with these sizes."""
-        self.inside = 1  # it may run where other threads do already
+        self.inside = self.around = 1
         operands: list[Operand] = []
         scalars: list[ir.Variable] = []
         extents: list[ir.Variable] = []

@@ -25,7 +25,7 @@ class Reductions(Pieces):
     def reduce(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
         named = named_operator(op.blocks[1])
         neutrals = [self.atom(env, a) for a in op.args[1:]]
-        if self.inside == 0 and named is not None and isinstance(neutrals[0], ir.Constant):
+        if self.inside == self.around and named is not None and isinstance(neutrals[0], ir.Constant):
             return [self.whole_reduction(op, env, named, neutrals[0])]
         row = self.row(op.types)
         if row:
@@ -77,7 +77,7 @@ class Reductions(Pieces):
             within = within.extend(self.operation(binding, within, [None] * len(binding.types)))
         self.reducing_loop(inner, within, cells, named)
 
-    # Single commutative primitives, outside of all loops
+    # Single commutative primitives, outside of all loops of a program or procedure
 
     def whole_reduction(
         self, op: terms.Operation, env: Environment, named: Primitive, neutral: ir.Constant
@@ -101,7 +101,7 @@ class Reductions(Pieces):
                 self.emit(ir.Reduction(total.name, named, neutral).combined(ir.Load(partial, (variable,))))
             self.inside -= 1
         reduction = ir.Reduction(total.name, named, neutral)
-        self.emit(ir.Nest((ir.Axis(variable, extent),), tuple(body), True, combines=(reduction,)))
+        self.emit(ir.Nest((ir.Axis(variable, extent),), tuple(body), self.inside == 0, combines=(reduction,)))
         return total
 
     def element_partials(

@@ -35,8 +35,10 @@ def totals(context: Context, nest: ir.Nest) -> list[ir.Statement]:
     with context.captured() as made:
         if context.target.group:
             _by_groups(context, nest)
-        else:
+        elif nest.outermost:
             _in_chunks(context, nest)
+        else:
+            _in_one_chunk(context, nest)
     return made
 
 
@@ -74,22 +76,34 @@ def _in_chunks(context: Context, nest: ir.Nest) -> None:
     count = context.let("chunks", (axis.extent + size - 1) // size)
     partial = [context.temporary("partial", part.type, (ir.Constant(REDUCTION_PIECES),)) for part in parts]
     body = (ir.Let(axis.variable.name, start + ir.Variable(lane)), *_into(context, nest, parts))
-    found = survey(body)
-    if found.simple and not found.inner and target.transformations.vectorise:
-        reductions = tuple([replace(each, name=p.name) for each, p in zip(nest.combines, parts, strict=True)])
-        strip = TOTAL_REGISTERS * min([target.lanes(part.type) for part in parts])
-        loop = ir.For(lane, length, "lanes", body, strip, reductions=reductions)
-    else:
-        loop = ir.For(lane, length, "sequential", body)
+    reductions = tuple([replace(each, name=p.name) for each, p in zip(nest.combines, parts, strict=True)])
+    loop, work = _along(context, lane, length, body, reductions)
     declared = [ir.Declare(p.name, each.neutral) for each, p in zip(nest.combines, parts, strict=True)]
     stored = [ir.Store(buffer, (chunk,), part) for buffer, part in zip(partial, parts, strict=True)]
-    grain = THREAD_GRAIN // (size * max(1, int(found.work))) if target.parallel else None
+    grain = THREAD_GRAIN // (size * max(1, work)) if target.parallel else None
     kind: ir.Kind = "parallel" if target.parallel else "sequential"
     context.emit(ir.For(chunk.name, count, kind, (*declared, loop, *stored), grain=grain))
     context.emit(*_declared(nest))
     for each, buffer in zip(nest.combines, partial, strict=True):
         with context.over("part", count) as index:
             context.emit(each.combined(ir.Load(buffer, (index,))))
+
+
+def _in_one_chunk(context: Context, nest: ir.Nest) -> None:
+    """The total where other threads run already, as in a procedure: that of one chunk."""
+    [axis] = nest.axes
+    context.emit(*_declared(nest), _along(context, axis.variable.name, axis.extent, nest.body, nest.combines)[0])
+
+
+def _along(
+    context: Context, variable: str, length: ir.Expression, body: ir.Block, reductions: tuple[ir.Reduction, ...]
+) -> tuple[ir.For, int]:
+    """The loop over the points of a chunk, which are lanes where that is possible; and the work of one."""
+    found, target = survey(body), context.target
+    if not (found.simple and not found.inner and target.transformations.vectorise):
+        return ir.For(variable, length, "sequential", body), int(found.work)
+    strip = TOTAL_REGISTERS * min([target.lanes(each.neutral.type) for each in reductions])
+    return ir.For(variable, length, "lanes", body, strip, reductions=reductions), int(found.work)
 
 
 def _chunk(extent: ir.Expression) -> ir.Expression:

@@ -141,6 +141,31 @@ def test_recursions_in_loops_and_loops_in_recursions() -> None:
         assert np.allclose(smooth, expected, rtol=1e-15)
 
 
+@pytest.mark.parametrize(("type", "dtype"), [(az.f32, np.float32), (az.f64, np.float64), (az.i64, np.int64)])
+def test_reductions_in_recursions_have_lanes(type: Any, dtype: Any) -> None:
+    """As those inside of maps."""
+
+    @az.program
+    def reduced(x: az.Array[type, "n m"], k: az.i64) -> tuple[type, type]:
+        @az.fix
+        def go(self: Any, k: az.i64) -> tuple[type, type]:
+            def more() -> Any:
+                total, most = self(k - 1)
+                return total + az.sum(x[k] * x[k + 1]), az.maximum(most, az.max(x[k]))
+
+            return az.cond(k < 0, lambda: (x[0, 0], x[0, 0]), more)
+
+        return go(k)
+
+    compiled, random = az.compile(reduced), np.random.default_rng(3)
+    code = compiled.loops.partition("procedure 0")[2]
+    assert code.count("combining") >= 2 and "maximum from" in code and "add from" in code
+    for m in (1, 16, 37, 1000):
+        x = random.integers(-9, 9, size=(5, m)).astype(dtype)
+        total, most = compiled(x, 3)
+        assert (total, most) == (x[0, 0] + np.sum(x[:4] * x[1:]), x[:4].max())
+
+
 def test_arrays_in_data() -> None:
     """A cell holds a copy of an array that is a temporary; the same array of a caller is shared."""
 
