@@ -31,18 +31,21 @@ from ..ad.jacobians import jacobian
 from ..backends.chunked.chunked import Chunked
 from ..core import trees
 from ..core.annotations import Declared, Parameter
-from ..core.combinators import einsum
+from ..core.combinators import arange, einsum, where
+from ..core.combinators import min as smallest
 from ..core.combinators import sum as total
 from ..core.dims import Dim
+from ..core.primitives import isfinite
 from ..core.program import Instance, Program
 from ..core.source import at_line
 from ..core.types import SCALARS, Type, all_dims, array_of, is_float
 from ..core.verb import Verb
 from .linearised import Normal
 from .losses import Loss
-from .unknowns import Array, Unknowns, check_first, unknowns_of
+from .unknowns import Array, Unknowns, check_first, place, unknowns_of
 
 FEW = 8  # unknowns, at most, of which each product is a sum of its own: 45 sums
+BEYOND = 2**63 - 1  # any place
 ROUNDED = 16  # units in the last place, for each unknown, of an eigenvalue of J^T J that may be zero
 
 
@@ -67,12 +70,15 @@ class ChunkedProblem:
                 problem = f"{instance.program.name} returns {type} as residuals: residuals are floating numbers"
                 raise TypeError(at_line(f"{name}: {problem}"))
         self._pass = residuals.same_chunks(_Equations("normal", instance.program, unknowns, loss).made(instance))
+        self._pass.keep_arrays(True)
         self._last: tuple[bytes, float, Array] | None = None  # a point, its cost and sums
         self.count = 0  # of residuals
         self.nfev = self.njev = 0
         cost, _ = self._sums(x)
         if not np.isfinite(cost):
-            raise ValueError(at_line(f"{name}: the residuals at x0 have the cost {cost}"))
+            wrong = self._wrong(x)
+            what = f"{wrong[0]} is {wrong[1]} at x0" if wrong else f"the residuals at x0 have the cost {cost}"
+            raise ValueError(at_line(f"{name}: {what}"))
 
     def _sums(self, x: Array) -> tuple[float, Array]:
         """The cost at a point, and the products of all columns: of J, and behind it the residuals."""
@@ -88,6 +94,10 @@ class ChunkedProblem:
                 table[columns, rows] = table[rows, columns].T
             self.count, self._last = int(count), (x.tobytes(), float(cost), table)
         return self._last[1:]
+
+    def finish(self) -> None:
+        """Workers no longer keep the data of the fit."""
+        self._pass.keep_arrays(False)
 
     def of(self, x: Array) -> Any:
         return self.unknowns.of(x)
@@ -107,7 +117,19 @@ class ChunkedProblem:
         """Its name, for people."""
         _, table = self._sums(x)
         column = int(np.flatnonzero(~np.isfinite(np.diagonal(table)))[0])
-        return f"the derivative of a residual by {self.unknowns.place(column)}"
+        wrong = self._wrong(x, column)
+        return f"the derivative of {wrong[0] if wrong else 'a residual'} by {self.unknowns.place(column)}"
+
+    def _wrong(self, x: Array, column: int | None = None) -> tuple[str, float] | None:
+        """The first residual that is NaN or infinite, or whose derivative by an unknown is, and what that is."""
+        instance = self._residuals.instance
+        verb = _FirstWrong("first_wrong", instance.program, self.unknowns, column)
+        with np.errstate(all="ignore"):
+            found = self._residuals.same_chunks(verb.made(instance))(self.of(x), *self.rest)
+        for path, (number, value, *shape) in zip(trees.paths(instance.outputs), found, strict=True):
+            if number < math.prod(shape):
+                return place("residuals", [path], [tuple(map(int, shape))], int(number)), float(value)
+        return None
 
     def residuals(self, x: Array) -> Any:
         """What the program gives: arrays of Dask's where they are over the size that is cut."""
@@ -138,11 +160,10 @@ def read_chunked(name: str, residuals: Chunked, x0: Any, args: Sequence[Any]) ->
 
 
 @dataclass(frozen=True)
-class _Equations(Verb):
-    """The cost, the number of residuals, and the products of the columns of J and of the residuals, two by two."""
+class _OfUnknowns(Verb):
+    """A program of the parameters of another one, of which the first is the unknowns of a fit."""
 
     unknowns: Unknowns
-    loss: Loss
 
     def made(self, instance: Instance) -> Program:
         """The program, whose first parameter has the sizes of the unknowns in its type."""
@@ -162,6 +183,13 @@ class _Equations(Verb):
                 parameter = Parameter(parameter.name, one, structure=structure)
             parameters.append(parameter)
         return self.program(parameters)
+
+
+@dataclass(frozen=True)
+class _Equations(_OfUnknowns):
+    """The cost, the number of residuals, and the products of the columns of J and of the residuals, two by two."""
+
+    loss: Loss
 
     def __call__(self, *args: Any) -> tuple[Any, Any, Any]:
         residuals, structure = trees.flatten(self.f(*args))
@@ -193,6 +221,37 @@ class _Equations(Verb):
 
 
 @dataclass(frozen=True)
+class _FirstWrong(_OfUnknowns):
+    """Of each leaf of the residuals, or of a column of J: the first place of what is not finite, it, and the shape.
+
+    Places are numbers in row-major order; one beyond the end says that there is none.
+    """
+
+    column: int | None
+
+    def __call__(self, *args: Any) -> tuple[tuple[Any, ...], ...]:
+        residuals, structure = trees.flatten(self.f(*args))
+        if self.column is None:
+            return tuple(map(_first_wrong, residuals))
+        tables = trees.matched(structure, jacobian(self.f, 0)(*args))
+        side = _numbers(self.unknowns)[self.column]
+        columns = [trees.flatten(table)[0][side.leaf] for table in tables]
+        found = [each[(*(slice(None),) * r.ndim, *side.index)] for each, r in zip(columns, residuals, strict=True)]
+        return tuple(map(_first_wrong, found))
+
+
+def _first_wrong(values: Any) -> tuple[Any, ...]:
+    """The first place of what is not finite, as a number in row-major order; it; and the shape."""
+    if values.ndim == 0:
+        return where(isfinite(values), 1, 0), values
+    places = arange(values.shape[0])
+    for extent in values.shape[1:]:
+        places = places[..., None] * extent + arange(extent)
+    number = smallest(where(isfinite(values), BEYOND, places))
+    return number, total(where(places == number, values, 0.0)), *values.shape
+
+
+@dataclass(frozen=True)
 class _Side:
     """Columns of J: those of a leaf of the unknowns, or of one of its numbers; the last ones are the residuals."""
 
@@ -205,8 +264,12 @@ def _sides(unknowns: Unknowns) -> list[_Side]:
     residuals = _Side(len(unknowns.shapes), (), ())
     if unknowns.count > FEW:
         return [*[_Side(leaf, (), shape) for leaf, shape in enumerate(unknowns.shapes)], residuals]
-    numbers = [_Side(leaf, index, ()) for leaf, shape in enumerate(unknowns.shapes) for index in np.ndindex(shape)]
-    return [*numbers, residuals]
+    return [*_numbers(unknowns), residuals]
+
+
+def _numbers(unknowns: Unknowns) -> list[_Side]:
+    """The columns of J, one by one."""
+    return [_Side(leaf, index, ()) for leaf, shape in enumerate(unknowns.shapes) for index in np.ndindex(shape)]
 
 
 def _pairs(count: int) -> list[tuple[int, int]]:

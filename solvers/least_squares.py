@@ -101,6 +101,8 @@ def least_squares(
     tolerances = _tolerances(name, unknowns, gtol, ftol, xtol, max_nfev)
     iteration = Iteration(problem_, x, around, _scales(name, unknowns, x_scale), tolerances, callback)
     status = iteration.run()
+    if isinstance(problem_, ChunkedProblem):
+        problem_.finish()
     found = iteration.x
     return LeastSquaresResult(
         x=unknowns.of(found),

@@ -26,6 +26,7 @@ class Call:
     size: str  # the name of the one that is cut
     chunks: tuple[Chunk, ...]
     sources: Mapping[Key, Source]
+    given: tuple[Any, ...]  # arguments that are not cut
     options: Options
 
     @property
@@ -35,7 +36,7 @@ class Call:
     @property
     def alone(self) -> Call:
         """The call without its arrays, as tasks take it."""
-        return replace(self, sources={})
+        return replace(self, sources={}, given=())
 
     def of_chunk(self, chunk: Chunk) -> dict[str, int]:
         """The sizes of a chunk."""

@@ -15,7 +15,7 @@ from ..compiled import Compiled
 from .cluster import Connected
 from .parts import Options
 from .plan import Plan
-from .version import Moved, Version
+from .version import Kept, Moved, Version
 
 UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
@@ -54,6 +54,7 @@ class Chunked(Shown, Generic[P, R]):
             problem = "leaves types to its arguments: annotate its parameters, or compile f.at(types)"
             raise TypeError(at_line(f"{program.name} {problem}"))
         self._instance = instance_of(program)
+        self._kept: Kept | None = None  # of a program that is called with the same arrays
         with lifted_limits():
             self._version = Version(self._instance, over, options)
 
@@ -65,7 +66,8 @@ class Chunked(Shown, Generic[P, R]):
         room for a chunk.
         """
         leaves = self._instance.leaves(self.program.bind(args, kwargs))
-        result: R = self._version.run(leaves, self._threads, self._client, self._chunk, self._memory)
+        kept = self._kept or Kept()
+        result: R = self._version.run(leaves, self._threads, self._client, self._chunk, self._memory, kept)
         return result
 
     @property
@@ -76,6 +78,10 @@ class Chunked(Shown, Generic[P, R]):
     def same_chunks(self, program: Program[Any, Any]) -> Chunked[Any, Any]:
         """Another program, compiled for the same chunks, client and options."""
         return Chunked(program, self.over, self._options, self._threads, self._client, self._chunk, self._memory)
+
+    def keep_arrays(self, keep: bool) -> None:
+        """Whether calls from now on take arrays that stay as they are: workers are not sent the same one again."""
+        self._kept = Kept() if keep else None
 
     @property
     def plan(self) -> Plan:
@@ -95,10 +101,10 @@ class Chunked(Shown, Generic[P, R]):
         return self._version.plan
 
     @ending_at_user
-    def cost(self, *, sizes: Mapping[str, int]) -> Moved:
-        """What a call with these sizes moves: chunks, stages (of loops around them: one round), and bytes read.
+    def cost(self, *args: Any, **kwargs: Any) -> Moved:
+        """What a call with these arguments, or ``sizes=``, moves: chunks, stages (of loops: one round), bytes read.
 
-        TypeError when sizes have other names than those of the program.
+        Raises what a call raises for its arguments; TypeError when sizes have other names than those of the program.
 
         >>> import adze as az
         >>> @az.program
@@ -107,11 +113,17 @@ class Chunked(Shown, Generic[P, R]):
         >>> print(az.compile(variance, backend="dask", over="n").cost(sizes={"n": 10**9}))
         120 chunks, 2 stages, 16000.0 MB read
         """
-        names = self._instance.declared.bound
-        if sizes.keys() != names:
+        parameters = {parameter.name for parameter in self._instance.program.parameters}
+        if "sizes" not in kwargs or "sizes" in parameters:
+            call, _ = self._version.call(self._instance.leaves(self.program.bind(args, kwargs)), self._chunk, Kept())
+            return self._version.moved(call.sizes, len(call.chunks))
+        sizes, names = kwargs["sizes"], self._instance.declared.bound
+        if args or len(kwargs) > 1:
+            raise TypeError(at_line(f"{self.__name__}: cost takes arguments of a call, or sizes= alone"))
+        if not isinstance(sizes, Mapping) or sizes.keys() != names:
             known = ", ".join(sorted(names))
             raise TypeError(at_line(f"{self.__name__}: cost takes a value for each size, which are: {known}"))
-        return self._version.moved(sizes, self._chunk)
+        return self._version.moved(sizes, self._version.count(sizes, self._chunk))
 
     if not TYPE_CHECKING:
 

@@ -10,28 +10,23 @@ here, and the stage repeated.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import pickle
 import uuid
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
-from functools import cache
-from importlib import metadata
 from typing import Any
 
 import numpy as np
 
 from ...core.source import at_line
-from ..llvm.host import lacking, machine_of
-from ..target import Target
 from .call import Call, Chunk, OfCall, combined, merging
 from .lazy import lazy_arrays, need_dask, read
 from .plan import Stage
 from .sources import Blocks, InMemory, Source
 from .trees import Node, Tree
+from .workers import Maker, Once, Ranges, Sent, scattered
 
 TASKS_A_THREAD = 2
 LARGE = 1 << 20  # bytes of what is given that are sent once instead of with each task
@@ -60,71 +55,18 @@ class Connected:
         return self.client
 
 
-@dataclass(frozen=True)
-class Maker:
-    """Who makes code: a version of Adze for a processor. Another one may give other bits."""
-
-    version: str
-    target: Target
-    cpu: str | None = None  # the level of processors that was asked for
-
-    @staticmethod
-    def here(cpu: str | None) -> Maker:
-        return Maker(_version(), machine_of(cpu).target, cpu)
-
-    def check(self, client: Maker) -> None:
-        """RuntimeError where a worker is not like the client."""
-        if self.version != client.version:
-            raise RuntimeError(f"this worker has version {self.version} of adze-lang, the client {client.version}")
-        if self.target != client.target:
-            makes = f"this worker makes code for {self.target}, the client for {client.target}: other bits"
-            raise RuntimeError(f'{makes}; where processors differ, compile with cpu="x86-64-v3"')
-        if self.cpu is not None and lacking(self.cpu):
-            problem = f"has no {', '.join(lacking(self.cpu))}, which cpu={self.cpu!r} asks for"
-            raise RuntimeError(f"the processor of this worker {problem}")
-
-
-@cache
-def _version() -> str:
-    return metadata.version("adze-lang")
-
-
-@dataclass(frozen=True)
-class Packed:
-    """Something that a worker unpacks once, however many tasks bring it."""
-
-    digest: bytes
-    content: bytes
-
-    @staticmethod
-    def of(value: Any) -> Packed:
-        import cloudpickle
-
-        content = cloudpickle.dumps(value)
-        return Packed(hashlib.blake2b(content, digest_size=16).digest(), content)
-
-    def unpacked(self) -> Any:
-        if self.digest not in _unpacked:
-            if len(_unpacked) > 64:
-                _unpacked.clear()
-            _unpacked[self.digest] = pickle.loads(self.content)
-        return _unpacked[self.digest]
-
-
-_unpacked: dict[bytes, Any] = {}
-
-
 class Cluster(OfCall):
     """Runs the stages of one call."""
 
-    def __init__(self, call: Call, client: Any, threads: int | None) -> None:
+    def __init__(self, call: Call, client: Any, threads: int | None, sent: Sent) -> None:
         super().__init__(call, threads)
-        self._client = client
-        self._sent: dict[Any, list[Any]] = {}  # by argument: for each run, what was sent of it
+        self._client, self._sent = client, sent
         self._runs = self._divided()
-        self._packed_call = Packed.of(call.alone)
-        self._packed: dict[Stage, Packed] = {}
+        self._alone = Once(call.alone)
+        self._stages: dict[Stage, Once[Stage]] = {}
         self._maker = Maker.here(call.options.cpu)
+        self._arguments = [*call.given, *[each.array for each in call.sources.values() if isinstance(each, InMemory)]]
+        sent.keep(self._arguments)
 
     def run(self, stage: Stage, given: Sequence[Any], merge_given: Sequence[Any]) -> Sequence[Any]:
         for attempt in range(ATTEMPTS):
@@ -132,7 +74,7 @@ class Cluster(OfCall):
                 found = self._once(stage, given, merge_given)
                 break
             except CancelledError:  # what was sent to a worker is lost with it
-                self._sent.clear()
+                self._sent.keep([])
                 if attempt + 1 == ATTEMPTS:
                     raise
         tree = Tree(len(self.call.chunks), merging(stage, self.call, merge_given, self.threads))
@@ -149,13 +91,12 @@ class Cluster(OfCall):
         from dask.delayed import Delayed
         from dask.highlevelgraph import HighLevelGraph
 
-        if stage not in self._packed:
-            self._packed[stage] = Packed.of(stage)
+        once = self._stages.setdefault(stage, Once(stage))
         name = f"{self.call.name}-{uuid.uuid4().hex}"
         values, others = ([self._given(value) for value in each] for each in (given, merge_given))
         layer: dict[Any, Any] = {}
         for number, run in enumerate(self._runs):
-            work = _Work(self._packed[stage], self._packed_call, tuple(run), self._maker)
+            work = _Work(once, self._alone, tuple(run), self._maker)
             arrays = [self._arrays(key, number, run) for key in stage.cut]
             layer[f"{name}-{number}"] = (_run, work, values, others, arrays)
         sources = [self.call.sources[key] for key in stage.cut]
@@ -177,8 +118,12 @@ class Cluster(OfCall):
         return [each for each in found if not isinstance(each, Exception)]
 
     def _given(self, value: Any) -> Any:
-        large = isinstance(value, np.ndarray) and value.nbytes > LARGE
-        return self._client.scatter(value, broadcast=True, hash=False) if large else value
+        """What tasks are given of a value: it, or what stands for it on all workers; of an argument, in all stages."""
+        if not isinstance(value, np.ndarray) or value.nbytes <= LARGE:
+            return value
+        if any(value is argument for argument in self._arguments):
+            return self._sent.whole(self._client, value)
+        return scattered(self._client, value, broadcast=True)
 
     def _divided(self) -> list[list[tuple[int, Chunk]]]:
         """The chunks of each task: those that a worker holds already, or else runs of neighbours."""
@@ -214,11 +159,7 @@ class Cluster(OfCall):
             return [source.key(place) for place, _ in run]
         if not isinstance(source, InMemory):
             return source
-        if key not in self._sent:
-            ends = [(run[0][1][0], run[-1][1][1]) for run in self._runs]
-            parts = [_Range(first, source.read(first, last), source.axis) for first, last in ends]
-            self._sent[key] = self._client.scatter(parts, hash=False)
-        return self._sent[key][number]
+        return self._sent.ranges(self._client, source, self._runs)[number]
 
 
 def _cut(chunks: Sequence[tuple[int, Chunk]], count: int) -> list[list[tuple[int, Chunk]]]:
@@ -229,23 +170,11 @@ def _cut(chunks: Sequence[tuple[int, Chunk]], count: int) -> list[list[tuple[int
 
 
 @dataclass(frozen=True, eq=False)
-class _Range:
-    """A range of an array, which chunks are taken of."""
-
-    first: int
-    array: np.ndarray[Any, Any]
-    axis: int
-
-    def read(self, start: int, stop: int) -> np.ndarray[Any, Any]:
-        return InMemory(self.array, self.axis).read(start - self.first, stop - self.first)
-
-
-@dataclass(frozen=True, eq=False)
 class _Work:
     """What the task of a run of chunks is to do."""
 
-    stage: Packed
-    call: Packed
+    stage: Once[Stage]
+    call: Once[Call]
     run: tuple[tuple[int, Chunk], ...]
     client: Maker
 
@@ -259,12 +188,12 @@ def _run(
 
     def of_chunk(number: int, chunk: Chunk) -> list[Any]:
         return [
-            array.read(*chunk) if isinstance(array, Source | _Range) else read(array[places[number]], chunk)
+            array.read(*chunk) if isinstance(array, Source | Ranges) else read(array[places[number]], chunk)
             for array in arrays
         ]
 
     try:
         chunks = ((number, chunk, of_chunk(number, chunk)) for number, chunk in work.run)
-        return combined(work.stage.unpacked(), work.call.unpacked(), chunks, given, merge_given, 1).nodes
+        return combined(work.stage.value, work.call.value, chunks, given, merge_given, 1).nodes
     except Exception as error:
         return error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ...core.types import dims, element
 from .call import Call, Chunk, chunk_results
 from .plan import Stage
 from .sources import Blocks, Source
+from .workers import Maker, Once
 
 
 def need_dask() -> None:
@@ -32,11 +34,12 @@ def lazy_arrays(stage: Stage, call: Call, given: Sequence[Any], threads: int | N
 
     token = f"{call.name}-{uuid.uuid4().hex}"
     sources = [call.sources[key] for key in stage.cut]
-    layer: dict[Any, Any] = {}
-    alone = call.alone  # one for all tasks
+    work = _Work(Once(stage), Once(call.alone), Maker.here(call.options.cpu), threads)
+    beside = f"{token}-given"  # one for all tasks, as Dask moves it to whoever needs it
+    layer: dict[Any, Any] = {beside: list(given)}
     for number, chunk in enumerate(call.chunks):
         arrays = [_reference(source, number, chunk) for source in sources]
-        layer[token, number] = (_of_chunk, stage, alone, chunk, list(given), arrays, threads)
+        layer[token, number] = (_of_chunk, work, chunk, beside, arrays)
     inputs = [source.array for source in sources if isinstance(source, Blocks)]
     found = []
     for place, (key, axis) in enumerate(zip(stage.made, stage.axes, strict=True)):
@@ -61,10 +64,20 @@ def _reference(source: Source, number: int, chunk: Chunk) -> Any:
     return source.part(*chunk)
 
 
-def _of_chunk(
-    stage: Stage, call: Call, chunk: Chunk, given: Sequence[Any], arrays: Sequence[Any], threads: int | None
-) -> list[Any]:
-    return chunk_results(stage, call, chunk, given, [read(array, chunk) for array in arrays], threads)
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What all tasks have to do."""
+
+    stage: Once[Stage]
+    call: Once[Call]
+    client: Maker
+    threads: int | None
+
+
+def _of_chunk(work: _Work, chunk: Chunk, given: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
+    Maker.here(work.client.cpu).check(work.client)
+    found = [read(array, chunk) for array in arrays]
+    return chunk_results(work.stage.value, work.call.value, chunk, given, found, work.threads)
 
 
 def read(array: Any, chunk: Chunk) -> np.ndarray[Any, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from .parts import Options
 from .plan import Plan
 from .planning import planned
 from .sources import Blocks, Source, is_dask, source_of
+from .workers import Sent
 
 CHUNK_BYTES = 64 << 20  # of what is cut; it decides the chunks, so it decides bits
 
@@ -47,6 +48,26 @@ class Moved:
         return f"{', '.join(counts)}, {self.bytes / 1e6:.1f} MB read"
 
     __repr__ = __str__
+
+
+class Kept:
+    """What calls with the same arrays have in common: chunks of these, and what workers have been sent."""
+
+    def __init__(self) -> None:
+        self.sent = Sent()
+        self._values: dict[tuple[int, int], tuple[Any, Any]] = {}  # by place and argument: it, and what is made of it
+
+    def value(self, place: int, leaf: Any, make: Callable[[int, Any], Any]) -> Any:
+        """What an earlier call has made of the same argument, or what is made now."""
+        key = place, id(leaf)
+        if key not in self._values:
+            self._values[key] = leaf, make(place, leaf)
+        return self._values[key][1]
+
+    def keep(self, leaves: Sequence[Any]) -> None:
+        """Forget arguments that are none of these."""
+        given = set(map(id, leaves))
+        self._values = {key: known for key, known in self._values.items() if key[1] in given}
 
 
 class Version:
@@ -87,16 +108,11 @@ class Version:
             raise ValueError(at_line(f"{name} is {type}: over={self._over!r} cuts one axis that has this size alone"))
         return axis
 
-    def call(self, leaves: Sequence[Any], chunk: int | None) -> tuple[Call, list[Any]]:
+    def call(self, leaves: Sequence[Any], chunk: int | None, kept: Kept) -> tuple[Call, list[Any]]:
         """What engines know of a call, and the arguments that are given whole."""
         declared = self._instance.declared
-        values: list[Any] = []
-        for leaf, type, axis, place in zip(leaves, self._types, self._axes, declared.names, strict=True):
-            what = f"{declared.program}: argument {place!r}"
-            if axis is not None:
-                values.append(source_of(leaf, type, axis, what))
-            else:
-                values.append(array_of_type(leaf.compute() if is_dask(leaf) else leaf, type, what))
+        kept.keep(leaves)
+        values = [kept.value(k, leaf, self._value) for k, leaf in enumerate(leaves)]
         sizes = self._instance.signature.fitting(values)
         sources = [value for value in values if isinstance(value, Source)]
         chunks = self._chunks(sources, sizes, chunk)
@@ -104,7 +120,16 @@ class Version:
         cut = {
             key: _cut_anew(value, chunks) for key, value in zip(keys, values, strict=True) if isinstance(value, Source)
         }
-        return Call(declared.program, sizes, self._over, chunks, cut, self._options), values
+        given = tuple([value for value in values if not isinstance(value, Source)])
+        return Call(declared.program, sizes, self._over, chunks, cut, given, self._options), values
+
+    def _value(self, place: int, leaf: Any) -> Any:
+        """An argument as a source, where it is cut, or as the array that is given whole."""
+        declared, type, axis = self._instance.declared, self._types[place], self._axes[place]
+        what = f"{declared.program}: argument {declared.names[place]!r}"
+        if axis is not None:
+            return source_of(leaf, type, axis, what)
+        return array_of_type(leaf.compute() if is_dask(leaf) else leaf, type, what)
 
     def _chunks(self, sources: Sequence[Source], sizes: Mapping[str, int], chunk: int | None) -> tuple[Chunk, ...]:
         total = sizes[self._over]
@@ -133,18 +158,22 @@ class Version:
         client: Connected | None,
         chunk: int | None,
         memory: int | None,
+        kept: Kept,
     ) -> Any:
-        """The result for the leaves of a call's arguments."""
-        call, values = self.call(leaves, chunk)
-        engine = Local(call, threads, memory) if client is None else Cluster(call, client.running(), threads)
-        kept = dict[int, Any]()
-        results = self.plan.run(engine, kept, values)
+        """The result for the leaves of a call's arguments; earlier calls have left what they had of the same ones."""
+        call, values = self.call(leaves, chunk, kept)
+        engine = Local(call, threads, memory) if client is None else Cluster(call, client.running(), threads, kept.sent)
+        results = self.plan.run(engine, dict[int, Any](), values)
         return trees.unflatten(self._instance.outputs, results)
 
-    def moved(self, sizes: Mapping[str, int], chunk: int | None) -> Moved:
-        """What a call with these sizes moves, loops around stages counted once."""
+    def count(self, sizes: Mapping[str, int], chunk: int | None) -> int:
+        """How many chunks arrays in memory have."""
+        return len(self._chunks([], sizes, chunk))
+
+    def moved(self, sizes: Mapping[str, int], chunks: int) -> Moved:
+        """What a call with these sizes, and so many chunks, moves; loops around stages are counted once."""
         stages = self.plan.stages
-        return Moved(len(self._chunks([], sizes, chunk)), stages, stages * self._row_bytes(sizes) * sizes[self._over])
+        return Moved(chunks, stages, stages * self._row_bytes(sizes) * sizes[self._over])
 
 
 def _lengths(source: Blocks) -> tuple[int, ...]:

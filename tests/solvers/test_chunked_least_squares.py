@@ -1,5 +1,6 @@
 """Least squares over chunks: the fits of the whole data, with sums alone."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,15 +95,40 @@ def test_what_is_refused() -> None:
     counts = az.program(lambda p, t: az.map(lambda u: (p * u).astype(az.i64), t)).at(az.f64, Vector)
     with pytest.raises(TypeError, match=r"returns i64\[n\] as residuals: residuals are floating numbers"):
         az.least_squares(chunked(counts), 1.0, (T,))
-    with pytest.raises(ValueError, match="the residuals at x0 have the cost nan"):
-        az.least_squares(chunked(decay), np.array([np.nan, 1.0, 0.0]), (T, Y))
-    root = az.program(lambda p, t: az.sqrt(p[0]) + p[1] - t).at(az.Array[az.f64, 2], Vector)
-    with pytest.raises(ValueError, match=r"the derivative of a residual by x0\[0\] is not finite at x0"):
-        az.least_squares(chunked(root), np.zeros(2), (T,))
     with pytest.raises(TypeError, match="x0 is of type i64: unknowns are floating numbers"):
         az.least_squares(chunked(az.program(lambda p, t: p - t).at(az.i64, Vector)), 1, (T,))
     with pytest.raises(TypeError, match="over chunks J is not stored"):
         _ = az.least_squares(chunked(decay), START, (T, Y)).jac
+
+
+def test_what_is_not_finite_has_its_place_in_the_whole() -> None:
+    """As in a fit in memory: of residuals that are arrays of several axes, and of their derivatives."""
+    wrong = Y.copy()
+    wrong[[313, 350]] = np.inf, np.nan
+    cases: list[tuple[Any, Any, Any, str]] = [
+        (decay, START, (T, wrong), "residuals[313] is -inf at x0"),
+        (layer, {"w": np.zeros((4, 3)), "b": np.zeros(3)}, (np.ones((60, 4)), grid(41)), "residuals['fit'][41, 2] is"),
+        (root, np.zeros(2), (T, Y), "the derivative of residuals[7] by x0[0] is not finite at x0"),
+    ]
+    for f, start, arguments, message in cases:
+        for each in (f, chunked(f, 100)):
+            with pytest.raises(ValueError, match=re.escape(message)):
+                az.least_squares(each, start, arguments)
+    squared = az.program(lambda p, t: p * t).at(az.f64, Vector)
+    with pytest.raises(ValueError, match="the residuals at x0 have the cost inf"):
+        az.least_squares(chunked(squared), 1e200, (T,))
+
+
+def grid(row: int) -> Any:
+    made = np.zeros((60, 3))
+    made[row, 2] = np.nan
+    return made
+
+
+@az.program
+def root(p: az.Array[az.f64, 2], t: Vector, y: Vector) -> Vector:
+    """Its derivative by the first unknown is infinite at 0 from the eighth residual on."""
+    return az.where(t > T[6], az.sqrt(p[0] * t), p[0]) + p[1] - y
 
 
 @pytest.fixture(scope="module")

@@ -6,23 +6,26 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from load import benchmark
 from test_chunked_programs import centroids, first_component, likelihood, standardised
 
 import adze as az
-from adze.backends.chunked import cluster
+from adze.backends.chunked import cluster, workers
 from adze.backends.chunked.chunked import Chunked
 from adze.backends.chunked.plan import Around, Plan, Stage
 from adze.backends.llvm.control import X86
 from adze.backends.llvm.host import LEVELS, lacking
+from adze.core import trees
 
 distributed = pytest.importorskip("distributed")
+dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 
 pytestmark = [pytest.mark.unguarded, pytest.mark.filterwarnings("ignore::UserWarning")]
@@ -35,6 +38,13 @@ def started(workers: int, threads: int = 1) -> Any:
         n_workers=workers, threads_per_worker=threads, dashboard_address=None, silence_logs=100, local_directory=None
     )
     return distributed.Client(made)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience() -> Iterator[None]:
+    """A cluster of this machine waits until a worker that was killed has started again, on a busy machine, too."""
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "300s"}):
+        yield
 
 
 def stopped(client: Any) -> None:
@@ -65,8 +75,6 @@ CALLS = [
 
 
 def bits(result: Any) -> list[bytes]:
-    from adze.core import trees
-
     return [np.asarray(leaf).tobytes() for leaf in trees.flatten(result)[0]]
 
 
@@ -140,6 +148,47 @@ def test_what_is_large_is_sent_once(client: Any) -> None:
     assert chunked(weighted, client, 50)(x, table) == chunked(weighted, None, 50)(x, table)
 
 
+def test_a_fit_sends_its_data_once(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    @az.program
+    def decay(p: az.Array[az.f64, 2], t: Vector, y: Vector) -> Vector:
+        return p[0] * az.exp(-p[1] * t) - y
+
+    sent: list[Any] = []
+    send = workers.scattered
+    monkeypatch.setattr(workers, "scattered", lambda client, value, **how: sent.append(value) or send(client, value))
+    t = np.linspace(0.0, 2.0, 500)
+    fit = az.least_squares(chunked(decay, client), np.ones(2), (t, 3.0 * np.exp(-0.5 * t)))
+    np.testing.assert_allclose(fit.x, [3.0, 0.5], rtol=1e-6)
+    assert fit.nfev > 2 and len(sent) == 2  # t and y
+
+
+class Losing:
+    """A client whose connections to workers are closed so many times."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+
+    def scatter(self, value: Any, broadcast: bool, hash: bool) -> Any:
+        self.left -= 1
+        if self.left >= 0:
+            raise distributed.comm.core.CommClosedError("Stream is closed")
+        return value
+
+
+def test_a_worker_that_is_lost_while_it_is_sent_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "PAUSE", 0.0)
+    assert workers.scattered(Losing(workers.SENDINGS - 1), [1]) == [1]
+    with pytest.raises(RuntimeError, match="arrays cannot be sent to workers: Stream is closed"):
+        workers.scattered(Losing(workers.SENDINGS), [1])
+
+
+def test_runs_of_chunks_that_are_no_neighbours_have_what_they_need() -> None:
+    found = workers.Ranges.of(cluster.InMemory(X, 0), [(0, 3), (3, 7), (20, 25), (40, 41)])
+    assert found.firsts == (0, 20, 40) and sum(map(len, found.arrays)) == 13
+    for start, stop in ((0, 3), (3, 7), (20, 25), (40, 41)):
+        assert np.array_equal(found.read(start, stop), X[start:stop])
+
+
 def pids(client: Any) -> list[int]:
     return list(client.run(os.getpid).values())
 
@@ -197,45 +246,88 @@ def stages(plan: Plan) -> Iterator[int]:
                 yield from stages(inner)
 
 
-@pytest.mark.slow
+large = benchmark("large")
+SIGNS = np.sign(X @ np.array([1.0, -2.0, 0.5, 0.2]))
+T, TABLE = np.abs(X[:, 0]), np.linspace(0.0, 1.0, 200_000)
+assert TABLE.nbytes > cluster.LARGE
+
+
+@az.program
+def looked_up_sums(x: Vector, table: az.Array[az.f64, "k"]) -> tuple[az.f64, Vector]:
+    """Two stages that are given an array which all workers are sent, and a result that is."""
+    first = az.sum(az.map(lambda a: a * table[3], x))
+    second = az.sum(az.map(lambda a: a * first * table[5], x))
+    return second, az.map(lambda a: a + second * table[7], x)
+
+
+PROGRAMS = [
+    ("k-means", centroids, (X, X[:5], 4)),
+    ("mixture", GRADIENT, (X, X[:3], np.array([0.1, -0.4, 0.2]))),
+    ("logistic regression", az.value_and_grad(large.logistic, argnums=2), (X, SIGNS, np.full(4, 0.1))),
+    ("principal component", large.component, (X, np.ones(4), 3)),
+    ("histogram", large.normalised, (X[:, 0].copy(), np.empty(32))),
+    ("moments", standardised, (X,)),
+    ("normal equations", large.normal_equations, (np.array([1.0, 0.5, 0.1]), T, SIGNS)),
+    ("what is replicated", looked_up_sums, (X[:, 0].copy(), TABLE)),
+]
+
+
+def from_elsewhere(arguments: Sequence[Any], source: str, folder: Path) -> list[Any]:
+    """The arguments of a call, with those that are cut from another source."""
+    made = list(arguments)
+    for k, each in enumerate(arguments):
+        if np.ndim(each) and len(each) == len(X):
+            np.save(folder / f"{k}.npy", each)
+            chunks = (100, *np.shape(each)[1:])
+            mapped = np.load(folder / f"{k}.npy", mmap_mode="r")
+            made[k] = {"memory": each, "dask": da.from_array(each, chunks=chunks), "file": mapped}[source]
+    return made
+
+
+def in_each_stage() -> list[Any]:
+    """Programs with where their data are from; one that has all kinds of stages is tried each time."""
+    each = [(f"{name}, {source}", f, a, source) for name, f, a in PROGRAMS for source in ("memory", "dask", "file")]
+    return [
+        pytest.param(*rest, id=name, marks=() if name == "moments, memory" else pytest.mark.slow)
+        for name, *rest in each
+    ]
+
+
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("source", ["memory", "dask", "file"])
-@pytest.mark.parametrize(("f", "arguments"), [CALLS[1]], ids=lambda each: getattr(each, "name", ""))
+@pytest.mark.parametrize(("f", "arguments", "source"), in_each_stage())
 def test_a_worker_that_is_killed_in_each_stage(
-    f: az.Program, arguments: Any, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: Any, f: az.Program, arguments: Any, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    x, *rest = arguments
-    np.save(tmp_path / "x.npy", x)
-    given = {"memory": x, "dask": da.from_array(x, chunks=(100, 4)), "file": np.load(tmp_path / "x.npy", mmap_mode="r")}
+    given = from_elsewhere(arguments, source, tmp_path)
     wanted = bits(chunked(f, None)(*arguments))
     once, gathered = cluster.Cluster._once, cluster.Cluster._gathered
     now: list[int] = []  # the numbers of the stages that have been started
-    killed: dict[int, int] = {}  # by stage, who was killed in it
+    killed: list[int] = []  # those in which a worker was killed
+
+    def kill(stage: int) -> None:
+        killed.append(stage)
+        os.kill(random.choice(pids(client)), signal.SIGKILL)
 
     def noting(self: Any, stage: Any, *others: Any) -> Any:
         now.append(stage.number)
         return once(self, stage, *others)
 
     def killing_first(self: Any, futures: Any) -> Any:
-        if now[-1] == waiting[0] and now[-1] not in killed:
-            killed[now[-1]] = random.choice(pids(made))
-            os.kill(killed[now[-1]], signal.SIGKILL)
+        if now[-1] == victim and not killed:
+            kill(victim)
         return gathered(self, futures)
 
     monkeypatch.setattr(cluster.Cluster, "_once", noting)
     monkeypatch.setattr(cluster.Cluster, "_gathered", killing_first)
-    made = started(2)
-    try:
-        on_workers = chunked(f, made)
-        numbers = list(stages(on_workers.plan))
-        waiting = list(numbers)
-        while waiting:
-            made.wait_for_workers(2)
-            assert bits(on_workers(given[source], *rest)) == wanted
-            del waiting[0]
-        assert numbers and sorted(killed) == sorted(numbers)
-    finally:
-        stopped(made)
+    on_workers = chunked(f, client)
+    for victim in [*stages(on_workers.plan), 0]:  # 0: of results over the size, which are computed on demand
+        client.wait_for_workers(2)
+        killed.clear()
+        futures = client.compute(trees.flatten(on_workers(*given))[0])
+        if victim == 0:
+            kill(victim)
+        assert bits(client.gather(futures)) == wanted
+        assert killed == [victim]
 
 
 @pytest.mark.slow
@@ -260,12 +352,12 @@ def test_what_was_sent_to_a_lost_worker_is_sent_again() -> None:
 
 
 def test_other_versions_and_processors_are_told(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = cluster.Maker.here(None)
+    here = workers.Maker.here(None)
     for other, message in [
-        (cluster.Maker("0.0.1", here.target), r"this worker has version .* of adze-lang, the client 0.0.1"),
-        (cluster.Maker(here.version, replace(here.target, registers=7)), "this worker makes code for"),
+        (workers.Maker("0.0.1", here.target), r"this worker has version .* of adze-lang, the client 0.0.1"),
+        (workers.Maker(here.version, replace(here.target, registers=7)), "this worker makes code for"),
     ]:
-        monkeypatch.setattr(cluster.Maker, "here", staticmethod(lambda _, other=other: other))
+        monkeypatch.setattr(workers.Maker, "here", staticmethod(lambda _, other=other: other))
         with pytest.raises(RuntimeError, match=message):
             chunked(likelihood, client)(X, X[:2], np.zeros(2))
 
