@@ -7,21 +7,23 @@ The term says what may be cut. A loop over ``n`` that reads arrays over ``n`` at
 what it reduces is *combined*, in a tree whose shape the number of chunks determines; all else is computed *here*, by
 whoever makes the call, and sequential loops around stages are run here, too.
 
-==================  =================================================================================================
-``cutting.py``      which operations of a term go over the size, and what cannot be cut
-``fission.py``      loops that hold such a reduction beside other work become two
-``parts.py``        programs that travel: a term, compiled where it is run
-``language.py``     what a term means on a chunk: indices are local, numbers are global
-``nodes.py``        the operations of a block with what they need, and when they can be had
-``planning.py``     from a term to nodes, and what cannot be cut
-``steps.py``        from nodes to a plan: stages, what is done between them, loops around them
-``plan.py``         the plan, which runs on an engine, and prints itself
-``trees.py``        the tree in which the parts of chunks are combined
-``sources.py``      where chunks come from: arrays, files, Dask's arrays
-``local.py``        the engine of one machine: chunks one after the other, the next is read meanwhile
-``cluster.py``      the engine of Dask's workers
-``version.py``      one program over one size: what a call does
-==================  =================================================================================================
+===================  ================================================================================================
+``cutting.py``       which operations of a term go over the size, and what cannot be cut
+``fission.py``       loops that hold such a reduction beside other work become two
+``distribution.py``  what sequential loops do on chunks gets loops of its own
+``parts.py``         programs that travel: a term, compiled where it is run
+``language.py``      what a term means on a chunk: indices are local, numbers are global
+``nodes.py``         the operations of a block with what they need, and when they can be had
+``planning.py``      from a term to nodes, and what cannot be cut
+``steps.py``         from nodes to a plan: stages, what is done between them, loops around them
+``plan.py``          the plan, which runs on an engine, and prints itself
+``trees.py``         the tree in which the parts of chunks are combined
+``sources.py``       where chunks come from: arrays, files, Dask's arrays
+``local.py``         the engine of one machine: chunks one after the other, the next is read meanwhile
+``cluster.py``       the engine of Dask's workers
+``workers.py``       what travels to them: once a process, or once a call
+``version.py``       one program over one size: what a call does
+===================  ================================================================================================
 
 (Chunks with a tree of combinations are Dask's own way, and that of algebraic reductions: Gray et al., Data cube, 1997.)
 """

@@ -129,7 +129,10 @@ def combinations(block: Block, size: Dim) -> list[int]:
     return [place for place, operation in enumerate(block.bindings) if is_combination(operation, size)]
 
 
-RUNNING = "a running combination needs what all places before have given; write a reduction, or go chunk by chunk"
+RUNNING = (
+    "a running combination needs what all places before have given; write a reduction, or go chunk by chunk "
+    "(write az.exp(az.sum(az.log(x))) for a product that is differentiated)"
+)
 WHOLE = "it needs whole arrays; a program over chunks computes places by themselves, and combines them"
 INSTEAD = {
     "argsort": "sorting needs all places at once; a histogram or quantiles of one do not",

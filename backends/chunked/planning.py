@@ -28,6 +28,7 @@ from .cutting import (
     runs_in_order,
     touches,
 )
+from .distribution import with_chunks_alone
 from .fission import block_of_zeros, combinations_alone, with_combinations_alone
 from .nodes import Alias, Chosen, Key, Known, Operated, Place, Ref, Refs, Repeated, Sums, Total, Updated, resolved
 from .plan import Plan
@@ -38,7 +39,7 @@ def planned(term: Block, name: str, size: str, checks: bool) -> Plan:
     """The plan of a program over chunks of a size; Unsupported, with the line, where that cannot be cut."""
     over = Dim.of(size)
     prepared = simplify(legalised(term, checks))
-    block = with_combinations_alone(decided(prepared) if checks else prepared, over)
+    block = with_chunks_alone(with_combinations_alone(decided(prepared) if checks else prepared, over), over)
     return _Planner(Known(name, over)).plan(block)
 
 

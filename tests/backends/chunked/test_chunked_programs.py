@@ -11,7 +11,7 @@ from sampling import some
 
 import adze as az
 from adze.backends.chunked.chunked import Chunked
-from adze.backends.chunked.plan import Stage
+from adze.backends.chunked.plan import Around, Stage
 from adze.core import trees
 from adze.core.language import Unsupported
 
@@ -219,6 +219,51 @@ KIND = np.array([1, -1, 0])
 
 
 @az.program
+def descent(x: Matrix, y: Vector, w: az.Array[az.f64, "d"], steps: az.i64) -> az.f64:
+    """Steps of gradient descent, and the loss then: its derivative by the data adds to them in each step."""
+    last = az.fori_loop(0, steps, lambda _, w: w - 0.1 * x.T @ (x @ w - y) / az.size(y, 0), w)
+    return az.mean((x @ last - y) ** 2)
+
+
+@az.program
+def loop_in_a_loop(x: Vector, s: az.f64, steps: az.i64) -> az.f64:
+    def outer(_: Any, s: Any) -> Any:
+        return az.fori_loop(0, 2, lambda _, t: az.sin(t) + az.mean(az.cos(x * t)) * az.sum(x), s)
+
+    return az.fori_loop(0, steps, outer, s)
+
+
+@az.program
+def fixed_point(x: Vector, s: az.f64) -> az.f64:
+    """Rounds of stages until the state stays."""
+
+    def step(state: Any) -> Any:
+        new = 0.5 * az.mean(az.sqrt(x * x + state[0]))
+        return new, az.abs(new - state[0])
+
+    return az.while_loop(lambda state: state[1] > 1e-9, step, (s, 1.0))[0]
+
+
+@az.program
+def choice_in_a_loop(x: Vector, s: az.f64, steps: az.i64) -> az.f64:
+    def step(i: Any, s: Any) -> Any:
+        return az.cond(i % 2 == 0, lambda: s + az.mean(x * s), lambda: s * 0.5 + az.sum(az.sin(x)))
+
+    return az.fori_loop(0, steps, step, s)
+
+
+@az.program
+def stages_in_a_loop(x: Vector, s: az.f64, steps: az.i64) -> az.f64:
+    """What is on chunks in a step needs what a stage of the step gives, and another stage needs it."""
+
+    def step(_: Any, s: Any) -> Any:
+        y = x * s - az.mean(x)
+        return s + az.mean(y * y) / (1.0 + az.max(az.abs(y)))
+
+    return az.fori_loop(0, steps, step, s)
+
+
+@az.program
 def flag(b: az.Array[az.bool_, "n"], i: az.i64) -> az.bool_:
     return b[i]
 
@@ -262,6 +307,40 @@ DERIVATIVES = [
     (az.grad(largest, argnums=(0, 1)), (X, np.array([1.0, -2.0, 0.5]))),
     (az.vjp(by_kind), (X, KIND, np.array([1.0, 2.0, 3.0]))),
 ]
+
+
+OF_LOOPS = [
+    (az.grad(descent, argnums=(0, 1, 2)), (X, X[:, 1], X[0], 3)),
+    (az.grad(descent, argnums=(0, 1, 2)), (X, X[:, 1], X[0], 0)),
+    (az.value_and_grad(loop_in_a_loop, argnums=(0, 1)), (X[:, 0], 0.3, 3)),
+    (az.grad(fixed_point), (X[:, 0], 1.3)),
+    (az.grad(choice_in_a_loop), (X[:, 0], 0.3, 3)),
+    (az.grad(stages_in_a_loop, argnums=(0, 1)), (X[:, 0], 0.3, 3)),
+    (az.jvp(az.grad(descent, argnums=1)), (X, X[:, 1], X[0], 2, X[::-1], X[:, 2], X[1])),
+]
+
+
+@pytest.mark.parametrize("case", some(OF_LOOPS, 4, 1), ids=lambda case: case[0].name)
+def test_derivatives_of_sequential_loops_by_what_is_cut(case: tuple[az.Program, tuple[Any, ...]]) -> None:
+    """What is as long as the size is computed behind the loop, which is a round of stages for each step."""
+    f, arguments = case
+    made = chunked(f)
+    assert any(isinstance(step, Around) for step in made.plan.steps)
+    wanted = leaves(az.evaluate(f)(*arguments))
+    for length in (1, 4, 100):
+        made._chunk = length  # as compile's, without planning again
+        for found, expected in zip(leaves(made(*arguments)), wanted, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
+
+
+def test_slopes_of_data_in_a_loop_against_differences() -> None:
+    x = X[:, 0].copy()
+    slope = np.asarray(chunked(az.grad(stages_in_a_loop), chunk=4)(x, 0.3, 3))
+    for k in (0, 5, 10):
+        moved = [
+            float(az.evaluate(stages_in_a_loop)(x + step * (np.arange(11) == k), 0.3, 3)) for step in (1e-5, -1e-5)
+        ]
+        np.testing.assert_allclose(slope[k], (moved[0] - moved[1]) / 2e-5, rtol=1e-5, atol=1e-8)
 
 
 @pytest.mark.parametrize("length", [1, 3, 100])
@@ -391,6 +470,12 @@ def test_cost() -> None:
     assert found.chunks == -(-(10**9) // ((64 << 20) // 32))
     with pytest.raises(TypeError, match="cost takes a value for each size, which are: d, n"):
         chunked(standardised).cost(sizes={"n": 3})
+    with pytest.raises(TypeError, match=r"cost takes arguments of a call, or sizes= alone.*test_chunked_programs.py"):
+        chunked(standardised).cost(X, sizes={"n": 3, "d": 4})
+    with pytest.raises(TypeError, match=r"argument 'x' is f64\[n, d\], got .*test_chunked_programs.py"):
+        chunked(standardised).cost({"n": 3, "d": 4})
+    of_call = chunked(standardised, chunk=4).cost(X)
+    assert (of_call.chunks, of_call.stages, of_call.bytes) == (3, 3, 3 * X.nbytes)
 
 
 def outer(x: Any, count: Any) -> Any:
@@ -398,15 +483,17 @@ def outer(x: Any, count: Any) -> Any:
     return az.generate(count, lambda j: az.sum(x * j))
 
 
-def refused(f: Any) -> str:
+def refused(f: Any, verb: Any = lambda f: f) -> str:
     with pytest.raises(Unsupported) as found:
-        chunked(az.program(f).at(Vector))
+        chunked(verb(az.program(f)).at(Vector))
     assert "test_chunked_programs.py" in str(found.value)
     return str(found.value)
 
 
 def test_what_cannot_be_cut_is_refused_with_what_to_write() -> None:
     assert "a running combination needs what all places before have given" in refused(lambda x: az.cumsum(x))
+    product = refused(lambda x: az.prod(x), az.grad)
+    assert "write az.exp(az.sum(az.log(x))) for a product that is differentiated" in product
     assert "sorting needs all places at once" in refused(lambda x: az.sort(x))
     assert "its state is as long as the size" in refused(lambda x: az.fori_loop(0, 3, lambda _, y: 2 * y, x))
     assert "reads all pairs" in refused(lambda x: az.map(lambda a: az.sum(x * a), x))
