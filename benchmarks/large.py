@@ -7,6 +7,8 @@
 * *out of core*: a file that is read cold (its pages are dropped before each run), with ``memory="1GB"``, beside a plain
   read of it, and the same chunks computed from memory; the memory of the process is measured from outside;
 * *as written with dask.array*: on the same two workers, from the same kept chunks;
+* *fits*: ten steps of k-means, a logistic regression by L-BFGS and the first principal component, in chunks on all
+  threads of this machine, beside scikit-learn (of the ``peers``);
 * *rounds*: a step over 64 chunks of little work, beside an empty task for each worker;
 * *graphs*: what 10^5 chunks take to be planned and combined, simulated.
 
@@ -25,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +41,7 @@ import adze as az
 GRADIENT = az.value_and_grad(large.mixture, argnums=(1, 2))
 LOSS = az.value_and_grad(large.logistic, argnums=2)
 ROUNDS = 5
-PACKAGES = ("adze-lang", "numpy", "dask", "distributed")
+PACKAGES = ("adze-lang", "numpy", "dask", "distributed", "scikit-learn")
 BLOCK = 1 << 26  # bytes of a plain read
 
 Record = dict[str, Any]  # what was measured, as it is kept
@@ -114,7 +117,10 @@ def check() -> None:
         wanted = leaves(az.evaluate(f)(*arguments))
         assert error(leaves(chunked(f, chunk=400)(*arguments)), wanted) < 1e-10, name
         if name in large.IN_DASK:
-            split = [da.from_array(a, chunks=(400, *a.shape[1:])) if len(a) == len(x) else a for a in arguments]
+            split = [
+                da.from_array(a, chunks=(400, *a.shape[1:])) if np.ndim(a) and len(a) == len(x) else a
+                for a in arguments
+            ]
             assert error(leaves(large.IN_DASK[name](*split)), wanted) < 1e-10, name
     print("all agree at a small size")
 
@@ -149,6 +155,50 @@ def in_memory(n: int, d: int) -> Record:
             closed(client)
         rows[name] = summary(found)
     return {"size": f"{n} points of {d}, in memory", "programs": rows, "peers": peers}
+
+
+def fits(n: int, d: int) -> Record:
+    """Whole fits in chunks, and in scikit-learn, which agree."""
+    from scipy.optimize import minimize
+
+    x, c, _, y = problem(n, d)
+    x[:, 0] *= 3.0  # one direction of most variance
+    clusters, slope, component = (
+        az.compile(f, backend="dask", over="n") for f in (large.clusters, LOSS, large.component)
+    )
+
+    def regression() -> Any:
+        return minimize(lambda w: slope(x, y, w), np.zeros(d), jac=True, method="L-BFGS-B", tol=1e-6).x
+
+    def direction() -> Any:
+        found = component(x, np.ones(d), 20)
+        return found * np.sign(found[0])
+
+    def direction_in_scikit_learn() -> Any:
+        found = large.component_in_scikit_learn(x)
+        return found * np.sign(found[0])
+
+    calls: dict[str, tuple[Callable[[], Any], Callable[[], Any], float]] = {
+        "k-means, 10 steps": (lambda: clusters(x, c, 10), lambda: large.clusters_in_scikit_learn(x, c, 10), 1e-8),
+        "logistic regression": (regression, lambda: large.regression_in_scikit_learn(x, y), 1e-3),
+        "principal component": (direction, direction_in_scikit_learn, 1e-6),
+    }
+    rows = Record()
+    for name, (ours, theirs, within) in calls.items():
+        assert np.abs(ours() - theirs()).max() < within, name
+        rows[name] = summary(timed({"ours": ours, "theirs": theirs}, 3))
+    return {"size": f"{n} points of {d}, in memory", "programs": rows}
+
+
+def fits_text(found: Record) -> list[str]:
+    rows = [
+        [name, shown(row["ours"]), shown(row["theirs"]), f"{ratio(row, 'ours', 'theirs'):.2f}"]
+        for name, row in found["programs"].items()
+    ]
+    return [
+        f"## Beside scikit-learn: {found['size']}, all threads",
+        table(["ms", "Adze", "scikit-learn", "share"], rows),
+    ]
 
 
 def compared(ours: Callable[..., Any], theirs: Callable[..., Any], arguments: tuple[Any, ...]) -> Record:
@@ -324,7 +374,7 @@ def graphs_text(found: Record) -> list[str]:
     return ["## Graphs, simulated", table(["chunks", "graph, s", "tasks", "tree, s", "its depth"], [row])]
 
 
-TEXTS = {"memory": memory_text, "file": file_text, "rounds": rounds_text, "graphs": graphs_text}
+TEXTS = {"memory": memory_text, "fits": fits_text, "file": file_text, "rounds": rounds_text, "graphs": graphs_text}
 
 
 def tables(parts: Record) -> str:
@@ -345,7 +395,9 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, default=8.0)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--output", type=Path)
-    parser.add_argument("--parts", nargs="*", default=["memory", "file", "rounds", "graphs"])
+    parser.add_argument(
+        "--parts", nargs="*", default=[name for name in TEXTS if name != "fits" or find_spec("sklearn")]
+    )
     given = parser.parse_args()
     n, size, count = (200_000, 0.2, 10_000) if given.quick else (given.points, given.gigabytes, 100_000)
     check()
@@ -355,6 +407,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as folder:
         parts: dict[str, Callable[[], Record]] = {
             "memory": lambda: in_memory(n, given.dimensions),
+            "fits": lambda: fits(n // 10, given.dimensions),
             "file": lambda: out_of_core(size, given.dimensions, Path(folder)),
             "rounds": rounds,
             "graphs": lambda: graphs(count),

@@ -1,6 +1,7 @@
 """Programs over so many points that one goes through them in chunks, as their user writes them.
 
-Each is a program over ``n`` points; ``IN_DASK`` are the same as a user of ``dask.array`` writes them.
+Each is a program over ``n`` points; ``IN_DASK`` are the same as a user of ``dask.array`` writes them, and behind them
+are the fits that scikit-learn has.
 """
 
 from collections.abc import Callable
@@ -127,4 +128,73 @@ def normalised_in_dask(x: Any, bins: Any) -> tuple[Any, float, float]:
     return counts.compute().astype(float), float(mean), float(spread)
 
 
-IN_DASK = {"step": step_in_dask, "logistic": logistic_in_dask, "normalised": normalised_in_dask}
+def clusters_in_dask(x: Any, start: Any, steps: int) -> Any:
+    c = start
+    for _ in range(steps):
+        c = step_in_dask(x, c)
+    return c
+
+
+def mixture_in_dask(x: Any, means: Any, weights: Any) -> tuple[Any, tuple[Any, Any]]:
+    """The likelihood and its gradient by means and weights, as one derives it."""
+    import dask.array as da
+
+    each = weights - 0.5 * ((x[:, None, :] - means[None]) ** 2).sum(axis=2)
+    largest = each.max(axis=1, keepdims=True)
+    part = da.exp(each - largest)
+    sums = part.sum(axis=1, keepdims=True)
+    value, moved, count = da.compute((largest + da.log(sums)).sum(), (part / sums).T @ x, (part / sums).sum(axis=0))
+    share = np.exp(weights - weights.max())
+    whole = weights.max() + np.log(share.sum())
+    slopes = moved - count[:, None] * means, count - len(x) * share / share.sum()
+    return value - len(x) * whole, slopes
+
+
+def component_in_dask(x: Any, start: Any, steps: int) -> Any:
+    centred, v = x - x.mean(axis=0), start
+    for _ in range(steps):
+        w = (centred.T @ (centred @ v)).compute()
+        v = w / np.sqrt(w @ w)
+    return v
+
+
+def normal_equations_in_dask(p: Any, t: Any, y: Any) -> tuple[Any, Any, Any]:
+    import dask.array as da
+
+    e = da.exp(-p[1] * t)
+    columns, r = da.stack([e, -p[0] * t * e, da.ones_like(t)], axis=1), p[0] * e + p[2] - y
+    found: tuple[Any, Any, Any] = da.compute(columns.T @ columns, columns.T @ r, 0.5 * (r**2).sum())
+    return found
+
+
+IN_DASK = {
+    "step": step_in_dask,
+    "clusters": clusters_in_dask,
+    "mixture": mixture_in_dask,
+    "logistic": logistic_in_dask,
+    "component": component_in_dask,
+    "normalised": normalised_in_dask,
+    "normal equations": normal_equations_in_dask,
+}
+
+
+# In scikit-learn: whole fits, as it has no parts of them
+
+
+def clusters_in_scikit_learn(x: Any, start: Any, steps: int) -> Any:
+    from sklearn.cluster import KMeans
+
+    return KMeans(len(start), init=start, n_init=1, max_iter=steps, tol=0.0, algorithm="lloyd").fit(x).cluster_centers_
+
+
+def regression_in_scikit_learn(x: Any, y: Any) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    fitted = LogisticRegression(C=50.0 / len(x), fit_intercept=False, tol=1e-6).fit(x, y)  # what `logistic` adds
+    return fitted.coef_[0]
+
+
+def component_in_scikit_learn(x: Any) -> Any:
+    from sklearn.decomposition import PCA
+
+    return PCA(1, svd_solver="covariance_eigh").fit(x).components_[0]
