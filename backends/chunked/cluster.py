@@ -24,9 +24,9 @@ from ...core.source import at_line
 from .call import Call, Chunk, OfCall, combined, merging
 from .lazy import lazy_arrays, need_dask, read
 from .plan import Stage
-from .sources import Blocks, InMemory, Source
+from .sources import Blocks, InMemory
 from .trees import Node, Tree
-from .workers import Maker, Once, Ranges, Sent, scattered
+from .workers import Maker, Once, Sent, recycled, scattered
 
 TASKS_A_THREAD = 2
 LARGE = 1 << 20  # bytes of what is given that are sent once instead of with each task
@@ -187,13 +187,13 @@ def _run(
     places = {number: place for place, (number, _) in enumerate(work.run)}
 
     def of_chunk(number: int, chunk: Chunk) -> list[Any]:
-        return [
-            array.read(*chunk) if isinstance(array, Source | Ranges) else read(array[places[number]], chunk)
-            for array in arrays
-        ]
+        """The arrays of a chunk; those of the one before are no longer read."""
+        given = [each[places[number]] if isinstance(each, list) else each for each in arrays]
+        return [read(array, chunk, buffer) for array, buffer in zip(given, buffers, strict=True)]
 
     try:
-        chunks = ((number, chunk, of_chunk(number, chunk)) for number, chunk in work.run)
-        return combined(work.stage.value, work.call.value, chunks, given, merge_given, 1).nodes
+        with recycled(len(arrays)) as buffers:
+            chunks = ((number, chunk, of_chunk(number, chunk)) for number, chunk in work.run)
+            return combined(work.stage.value, work.call.value, chunks, given, merge_given, 1).nodes
     except Exception as error:
         return error

@@ -13,8 +13,8 @@ import numpy as np
 from ...core.types import dims, element
 from .call import Call, Chunk, chunk_results
 from .plan import Stage
-from .sources import Blocks, Source
-from .workers import Maker, Once
+from .sources import Blocks, Buffer, Source, in_order
+from .workers import Maker, Once, Ranges, recycled
 
 
 def need_dask() -> None:
@@ -76,10 +76,13 @@ class _Work:
 
 def _of_chunk(work: _Work, chunk: Chunk, given: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
     Maker.here(work.client.cpu).check(work.client)
-    found = [read(array, chunk) for array in arrays]
-    return chunk_results(work.stage.value, work.call.value, chunk, given, found, work.threads)
+    with recycled(len(arrays)) as buffers:
+        found = [read(array, chunk, buffer) for array, buffer in zip(arrays, buffers, strict=True)]
+        return chunk_results(work.stage.value, work.call.value, chunk, given, found, work.threads)
 
 
-def read(array: Any, chunk: Chunk) -> np.ndarray[Any, Any]:
+def read(array: Any, chunk: Chunk, buffer: Buffer) -> np.ndarray[Any, Any]:
     """The array of a chunk that a task was given."""
-    return array.read(*chunk) if isinstance(array, Source) else np.asarray(array)
+    if isinstance(array, Source):
+        return array.read(*chunk, buffer)
+    return in_order(array.read(*chunk) if isinstance(array, Ranges) else np.asarray(array), buffer)

@@ -29,12 +29,28 @@ class Buffer:
     def __init__(self) -> None:
         self._memory = np.empty(0, np.uint8)
 
+    @property
+    def nbytes(self) -> int:
+        return self._memory.nbytes
+
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         """An array in it, whose content is whatever was there."""
         size = dtype.itemsize * math.prod(shape)
         if size > self._memory.nbytes:
             self._memory = np.empty(size, np.uint8)
         return self._memory[:size].view(dtype).reshape(shape)
+
+
+def in_order(array: np.ndarray[Any, Any], buffer: Buffer) -> np.ndarray[Any, Any]:
+    """An array as programs take it: in row-major order and at an aligned address, in a buffer if it has to be copied.
+
+    What comes over a network is often at an odd address.
+    """
+    if array.flags.c_contiguous and array.flags.aligned:
+        return array
+    found = buffer.array(array.shape, array.dtype)
+    np.copyto(found, array)
+    return found
 
 
 class Source(ABC):

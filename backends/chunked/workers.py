@@ -4,15 +4,18 @@
                 chunks of x                        sent once a call, to one worker
                 a large theta                      sent once a call, to all of them
 
-What Dask has been sent is lost with the worker that has it: whoever uses it sends it again.
+What Dask has been sent is lost with the worker that has it: whoever uses it sends it again. Blocks that came over a
+network are often at odd addresses, and are copied for each stage, into memory that a thread keeps.
 """
 
 from __future__ import annotations
 
 import pickle
+import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from importlib import metadata
@@ -24,12 +27,13 @@ from ...core.source import at_line
 from ..llvm.host import lacking, machine_of
 from ..target import Target
 from .call import Chunk
-from .sources import InMemory
+from .sources import Buffer, InMemory
 
 T = TypeVar("T")
 Runs = Sequence[Sequence[tuple[int, Chunk]]]  # numbered chunks, by task
 
 UNPACKED = 64  # things, at most, that a worker keeps
+RECYCLED = 64 << 20  # bytes, at most, of buffers that a thread of a worker keeps: as much as a chunk has by default
 SENDINGS = 6  # of arrays, where the worker that they are sent to is lost meanwhile
 PAUSE = 0.1  # seconds before the first one is repeated; the scheduler finds out that a worker is gone
 
@@ -107,6 +111,21 @@ class Ranges:
         number = bisect_right(self.firsts, start) - 1
         first = self.firsts[number]
         return InMemory(self.arrays[number], self.axis).read(start - first, stop - first)
+
+
+@contextmanager
+def recycled(count: int) -> Iterator[list[Buffer]]:
+    """Buffers for the arrays of a chunk, which a thread keeps for its next task unless they are large.
+
+    Allocators of workers give memory back at once, and pages that are fresh cost several times what a copy does.
+    """
+    kept: list[Buffer] = _kept.__dict__.pop("buffers", [])
+    buffers = [*kept, *[Buffer() for _ in range(count - len(kept))]][:count]
+    yield buffers
+    _kept.buffers = buffers if sum(buffer.nbytes for buffer in buffers) <= RECYCLED else []
+
+
+_kept = threading.local()
 
 
 class Sent:

@@ -17,7 +17,7 @@ from load import benchmark
 from test_chunked_programs import centroids, first_component, likelihood, standardised
 
 import adze as az
-from adze.backends.chunked import cluster, workers
+from adze.backends.chunked import cluster, lazy, workers
 from adze.backends.chunked.chunked import Chunked
 from adze.backends.chunked.plan import Around, Plan, Stage
 from adze.backends.llvm.control import X86
@@ -187,6 +187,27 @@ def test_runs_of_chunks_that_are_no_neighbours_have_what_they_need() -> None:
     assert found.firsts == (0, 20, 40) and sum(map(len, found.arrays)) == 13
     for start, stop in ((0, 3), (3, 7), (20, 25), (40, 41)):
         assert np.array_equal(found.read(start, stop), X[start:stop])
+
+
+def test_chunks_at_odd_addresses_are_copied_to_memory_that_is_kept() -> None:
+    """As they come over a network."""
+    odd = np.zeros(X.nbytes + 5, np.uint8)[5:].view(X.dtype).reshape(X.shape)
+    odd[:] = X
+    assert not odd.flags.aligned
+    with workers.recycled(2) as first:
+        found = lazy.read(odd, (0, len(X)), first[0])
+        assert found.flags.aligned and np.array_equal(found, X)
+        assert lazy.read(X, (0, len(X)), first[1]) is X
+    with workers.recycled(1) as second:
+        assert np.shares_memory(lazy.read(odd[:7], (0, 7), second[0]), found)
+
+
+def test_results_are_not_in_memory_that_is_kept(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X)
+    same = az.program(lambda x: (x, x[0])).at(az.Array[az.f64, "n d"])
+    found, row = chunked(same, None)(np.load(tmp_path / "x.npy", mmap_mode="r"))
+    for scheduler in ("synchronous", "threads"):
+        assert np.array_equal(found.compute(scheduler=scheduler), X) and np.array_equal(row, X[0])
 
 
 def pids(client: Any) -> list[int]:
