@@ -3,6 +3,8 @@
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -13,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from load import benchmark
+from load import ROOT, benchmark
 from test_chunked_programs import centroids, first_component, likelihood, standardised
 
 import adze as az
@@ -448,6 +450,35 @@ def test_an_interrupted_call_leaves_no_tasks(client: Any, monkeypatch: pytest.Mo
     with pytest.raises(KeyboardInterrupt):
         chunked(likelihood, client)(X, X[:2], np.zeros(2))
     for _ in range(1200):  # a task that runs already, and compiles, goes on to its end
+        if not any(client.processing().values()):
+            break
+        time.sleep(0.05)
+    assert not any(client.processing().values())
+
+
+VANISHING = """
+import sys, numpy as np, adze as az
+from distributed import Client
+
+@az.program
+def long(x: az.Array[az.f64, "n"], steps: az.i64) -> az.f64:
+    return az.fori_loop(0, steps, lambda i, s: az.sum(az.sin(x + s / 1000.0)) / az.size(x, 0), 0.0)
+
+f = az.compile(long, backend="dask", over="n", client=Client(sys.argv[1]), chunk=1000)
+f(np.ones(20_000), 1)
+print("runs", flush=True)
+f(np.ones(20_000), 10**6)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_client_that_vanishes_leaves_no_tasks(client: Any) -> None:
+    command = [sys.executable, "-c", VANISHING, client.scheduler.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as other:
+        assert other.stdout is not None and other.stdout.readline() == "runs\n"
+        other.kill()  # and it is waited for
+    for _ in range(1200):
         if not any(client.processing().values()):
             break
         time.sleep(0.05)
