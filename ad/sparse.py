@@ -40,7 +40,7 @@ from ..core.presented import SignatureOf
 from ..core.program import Instance, P, Program
 from ..core.source import at_line
 from ..core.types import dims, element, is_float
-from ..core.verb import Function, program_of
+from ..core.verb import Function, Verb, program_of
 from ..interpreters.evaluate import evaluate_block
 from ..interpreters.simplify import simplify
 from ..interpreters.sparsity import dependence
@@ -149,6 +149,7 @@ class SparseJacobian(Generic[P]):
         symmetric: bool = False,
     ) -> None:
         self.f, self.argnums, self.name = f, argnums, f"{verb}({f.name})"
+        self._verb = verb
         self._given, self._mode, self._run, self._symmetric = pattern, mode, run or _compiled, symmetric
         self._compressed: dict[str, Callable[..., Any]] = {}
         self._kept: list[tuple[_Call, _Plan]] = []
@@ -172,7 +173,7 @@ class SparseJacobian(Generic[P]):
 
     @property
     def pattern(self) -> scipy.sparse.csr_array:
-        """The places that the last call has stored, as a boolean matrix."""
+        """The places that the last call has stored, or found, as a boolean matrix."""
         return self._of_last_call().pattern
 
     @property
@@ -184,6 +185,11 @@ class SparseJacobian(Generic[P]):
     def mode(self) -> str:
         """The mode of the last call: ``"forward"`` or ``"reverse"``."""
         return self._of_last_call().mode
+
+    def find(self, *args: P.args, **kwargs: P.kwargs) -> scipy.sparse.csr_array:
+        """The pattern for the sizes and integers of these arguments, without the derivatives."""
+        plan = self._last = self._plan(_Call.of(self.f, self.argnums, args, kwargs, self.name))
+        return plan.pattern
 
     def verify(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Compare the Jacobian with derivatives along random sums of columns (or rows), which need no pattern.
@@ -255,7 +261,7 @@ class SparseJacobian(Generic[P]):
     def _derivatives(self, call: _Call, mode: str, colours: Sequence[Array], colors: int) -> Array:
         """The derivatives along all colours: a row each."""
         if mode not in self._compressed:
-            self._compressed[mode] = self._run(_compressed(self.f, self.argnums, mode, self.name))
+            self._compressed[mode] = self._run(_Compressed(self._verb, self.f, self.argnums, mode).made())
         parts = self._compressed[mode](*call.arguments, tuple(colours), np.arange(colors))
         return np.concatenate([np.reshape(part, (colors, math.prod(np.shape(part)[1:]))) for part in parts], axis=1)
 
@@ -365,19 +371,17 @@ class _Call:
 # The program of all directions
 
 
-def _compressed(f: Program, argnums: tuple[int, ...], mode: str, name: str) -> Program:
-    """The program of ``(*primals, colours, directions)``: derivatives along the sums of what has the same colour."""
-    names = [parameter.name for parameter in f.parameters]
-    extra = [Parameter(fresh(name, names), None) for name in ("colours", "directions")]
-    return Program(_Compressed(name, f, argnums, mode), name, [*f.parameters, *extra])
-
-
 @dataclass(frozen=True)
-class _Compressed:
-    verb: str
-    f: Program
+class _Compressed(Verb):
+    """The program of ``(*primals, colours, directions)``: derivatives along the sums of what has the same colour."""
+
     argnums: tuple[int, ...]
     mode: str
+
+    def made(self) -> Program:
+        names = [parameter.name for parameter in self.f.parameters]
+        extra = [Parameter(fresh(name, names), None) for name in ("colours", "directions")]
+        return self.program([*self.f.parameters, *extra])
 
     def __call__(self, *args: Any) -> tuple[Expr, ...]:
         *primals, colours, directions = args
@@ -413,7 +417,7 @@ class _Compressed:
     def _reverse(self, function: Differentiated, colours: Iterator[Value]) -> Callable[[Value], list[Value]]:
         """The cotangents of the floating parameters in a direction."""
         b = current()
-        pullback = Pullback(self.verb, function, self.argnums)
+        pullback = Pullback(self.name, function, self.argnums)
         colour = [next(colours) if is_float(value.type) else None for value in pullback.values]
 
         def cotangents(direction: Value) -> list[Value]:

@@ -99,13 +99,16 @@ class Problem:
     def sparse_jacobian(self, x: Array) -> SparseJacobian | None:
         """What computes the Jacobian, if less than a tenth of it may be other than zero."""
         found = sparse_jacobian(self.f, 0)
-        found(self.of(x), *self.rest)
-        return found if found.pattern.nnz < SPARSE * self.count * self.unknowns.count else None
+        pattern = found.find(self.of(x), *self.rest)
+        return found if pattern.nnz < SPARSE * self.count * self.unknowns.count else None
 
     def weighted(self, x: Array) -> tuple[Any, Array]:
         """The Jacobian, dense or sparse, and the residuals, as a loss weighs them."""
         residuals = self.residuals(x)
-        table: Any = self.jacobian(x) if self.sparse is None else self.sparse(self.of(x), *self.rest).astype(np.float64)
+        if self.sparse is None:
+            table: Any = self.jacobian(x)
+        else:
+            table = self.sparse(self.of(x), *self.rest).astype(np.float64, copy=False)
         if self.loss.is_linear:
             return table, residuals
         with np.errstate(all="ignore"):
@@ -135,7 +138,7 @@ class Problem:
             return self.reduction.around(table, residuals)
         if self.unknowns.count <= TRIANGULAR:
             return Triangular(table, residuals)
-        return Normal(table.T @ table, table.T @ residuals)
+        return Normal.of(table, residuals)
 
     def derivative_that_is_not_finite(self, x: Array) -> str:
         """Its name, for people."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 import adze as az
+from adze.ad import colouring
 from adze.ad.colouring import column_colouring, readable, star_colouring
 
 pytestmark = pytest.mark.unguarded
@@ -114,6 +115,29 @@ def test_columns_of_a_colour_share_no_row(rows: int, columns: int, density: floa
         assert pattern.toarray()[:, colours == colour].sum(axis=1).max(initial=0) <= 1
 
 
+def one_after_the_other(pattern: np.ndarray) -> list[int]:
+    """Columns that meet the most others first, each with the first colour that none of its rows has."""
+    colours = np.zeros(pattern.shape[1], np.int64)
+    done = np.zeros(pattern.shape[1], bool)
+    for column in np.argsort(-(pattern.sum(axis=1) @ pattern), kind="stable"):
+        others = done & (pattern[pattern[:, column]].any(axis=0))
+        if pattern[:, column].any():
+            colours[column] = next(k for k in range(len(colours)) if k not in colours[others])
+        done[column] = True
+    return colours.tolist()
+
+
+@pytest.mark.parametrize("many", [1, 4, 10**9], ids=["at once", "some at once", "one by one"])
+@pytest.mark.parametrize("density", [0.0, 0.02, 0.3, 1.0])
+def test_columns_at_once_have_the_colours_of_one_after_the_other(
+    density: float, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(colouring, "MANY", many)
+    for shape in ((60, 90), (90, 60), (3, 70)):
+        pattern = random_matrix(shape, density, 1) != 0
+        assert column_colouring(csr_array(pattern)).tolist() == one_after_the_other(pattern.toarray())
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 12), st.floats(0, 1), st.integers(0, 99))
 def test_of_two_entries_that_mirror_each_other_one_is_readable(size: int, density: float, seed: int) -> None:
@@ -163,6 +187,29 @@ def test_the_pattern_of_a_sort_is_that_of_the_point() -> None:
     jacobian = az.sparse_jacobian(squares)
     for x in ([3.0, 1.0, 2.0], [1.0, 2.0, 3.0]):
         np.testing.assert_array_equal(jacobian(np.array(x)).toarray(), az.jacobian(squares)(np.array(x)))
+
+
+def test_who_asks_again_has_the_same_program() -> None:
+    """So it is derived and compiled once."""
+    programs = list[az.Program]()
+
+    def run(program: az.Program) -> object:
+        programs.append(program)
+        return az.evaluate(program)
+
+    for _ in range(2):
+        az.sparse_jacobian(second_differences, run=run)(np.ones(4))  # type: ignore[arg-type]
+    assert programs[0] is programs[1]
+
+
+def test_the_pattern_without_derivatives() -> None:
+    def run(program: az.Program) -> object:
+        raise AssertionError("derivatives were asked for")
+
+    jacobian = az.sparse_jacobian(second_differences, run=run)  # type: ignore[arg-type]
+    found = jacobian.find(np.ones(4)).toarray()
+    np.testing.assert_array_equal(found, np.abs(np.subtract.outer(range(4), range(4))) <= 1)
+    assert jacobian.colors == 3 and jacobian.pattern.nnz == found.sum()
 
 
 def test_structures_and_several_parameters() -> None:

@@ -154,7 +154,7 @@ def scene(
     return {name: part + 0.1 * draw.normal(size=part.shape) for name, part in places.items()}, (camera, point, seen)
 
 
-@pytest.mark.parametrize("loss", ["linear", "huber"])
+@pytest.mark.parametrize("loss", [pytest.param("linear", marks=pytest.mark.slow), "huber"])
 def test_bundle_adjustment(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(problems, "LARGE", 1)
     start, observations = scene(6, 40, 4, 0.01 if loss == "huber" else 0.0)
