@@ -35,6 +35,7 @@ from ..core.combinators import sum as total
 from ..core.dims import Dim, Name
 from ..core.program import Program
 from ..core.types import array_of, f64, i64
+from ..library.linalg.one_thread import on_one_thread
 from .elimination import Elimination, Sparse, inverses
 from .linearised import Linearised
 from .unknowns import Array
@@ -237,6 +238,7 @@ class Tiled(Linearised):
         """Nothing to do: the factorisation of Cholesky does not mind how unknowns are scaled."""
         self.scales = scales
 
+    @on_one_thread
     def step(self, damping: float) -> Array | None:
         layout, blocks, tiles = self.layout, self.layout.elimination, self.layout.tiles
         added, found = damping * self.scales**2, np.zeros(len(self.gradient))

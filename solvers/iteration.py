@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..library.linalg.one_thread import on_one_thread
 from .linearised import Linearised
 from .result import Step
 from .unknowns import Array, Unknowns
@@ -115,6 +116,7 @@ class Iteration:
             self.damping = used * max(1 / 3, 1 - (2 * fell / predicted - 1) ** 3)
             return -2 if self.taken(used) else status
 
+    @on_one_thread
     def converged(self, fell: float, predicted: float, step: Array, whole: Array) -> int | None:
         """The status where the cost falls by nearly nothing, as predicted, or the scaled step is nearly nothing."""
         most = self.tolerances.cost * self.cost

@@ -12,6 +12,8 @@ done once. Several ways, for what is known of J:
   condition number.
 * ``Normal``: ``J^T J`` and ``J^T r``, and a Cholesky factorisation for each mu.
 * ``Tiled`` and ``Implicit`` (``schur.py``): a sparse ``J^T J``, of which blocks are eliminated first.
+
+LAPACK has one thread, as in programs (``library/linalg/one_thread.py``): a fit has the same bits for any number.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from ..library.linalg.one_thread import on_one_thread
 from .unknowns import Array
 
 
@@ -39,21 +42,25 @@ class Linearised(ABC):
     def step(self, damping: float) -> Array | None:
         """The step for a damping; None where rounding leaves no system that can be solved."""
 
+    @on_one_thread
     def predicted(self, step: Array, damping: float, scales: Array) -> float:
         """By how much the linear problem says that the cost falls (Madsen, Nielsen and Tingleff 2004, eq. 3.14)."""
         return float(step @ (damping * scales**2 * step - self.gradient)) / 2
 
 
 class Triangular(Linearised):
+    @on_one_thread
     def __init__(self, jacobian: Array, residuals: Array) -> None:
         self.jacobian, self.residuals = jacobian, residuals
         self.gradient = jacobian.T @ residuals
         self.squares = np.einsum("ij,ij->j", jacobian, jacobian)
 
+    @on_one_thread
     def prepare(self, scales: Array) -> None:
         self.scales = scales
         self.triangle = _triangle(np.column_stack([self.jacobian / scales, self.residuals]))
 
+    @on_one_thread
     def step(self, damping: float) -> Array | None:
         count = len(self.scales)
         below = np.column_stack([np.sqrt(damping) * np.eye(count), np.zeros(count)])
@@ -76,10 +83,16 @@ class Normal(Linearised):
         self.normal, self.gradient = normal, gradient
         self.squares = np.diagonal(normal).copy()
 
+    @staticmethod
+    @on_one_thread
+    def of(jacobian: Array, residuals: Array) -> Normal:
+        return Normal(jacobian.T @ jacobian, jacobian.T @ residuals)
+
     def prepare(self, scales: Array) -> None:
         self.scales = scales
         self.scaled = self.normal / scales / scales[:, None]
 
+    @on_one_thread
     def step(self, damping: float) -> Array | None:
         matrix = self.scaled.copy()
         matrix[np.diag_indices_from(matrix)] += damping

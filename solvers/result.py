@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.source import at_line
+from ..library.linalg.one_thread import on_one_thread
 from .unknowns import Array
 
 SHOWN = 10  # steps of the history that are printed: the first ones and the last
@@ -81,6 +82,7 @@ class LeastSquaresResult:
     def success(self) -> bool:
         return self.status > 0
 
+    @on_one_thread
     def covariance(self, absolute: bool = False) -> Array:
         """The covariance of the unknowns at x, in the order of their vector: shape ``[n, n]``, in f64.
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
+from ..library.linalg.one_thread import on_one_thread
 from .complement import Layout, Tiled
 from .elimination import BLOCK, Elimination, Sparse
 from .linearised import Linearised
@@ -70,6 +71,7 @@ class Implicit(Linearised):
         by_rows = matrix[e]
         self.v, self.w, self.u = by_rows[:, e], by_rows[:, c], matrix[c][:, c]
 
+    @on_one_thread
     def step(self, damping: float) -> Array | None:
         e, c = self.elimination.eliminated, self.elimination.left
         right = -self.gradient / self.scales

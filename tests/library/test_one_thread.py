@@ -71,6 +71,20 @@ def test_one_thread_during_a_call_and_what_it_was_afterwards(monkeypatch: pytest
     assert numbers() == {2}
 
 
+def test_fits_have_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, factor = list[set[int]](), np.linalg.qr
+
+    def recording(*args: Any, **options: Any) -> Any:
+        found.append(numbers())
+        return factor(*args, **options)
+
+    monkeypatch.setattr(np.linalg, "qr", recording)
+    fit = az.least_squares(lambda x: x - 1.0, np.zeros(3), callback=lambda step: found.append(numbers()))
+    assert fit.success and {1} in found and {2} in found  # the callback has as many as before
+    assert found.count({2}) == fit.steps
+    assert numbers() == {2}
+
+
 def test_the_last_of_several_calls_puts_back_what_was() -> None:
     inside, go = threading.Event(), threading.Event()
 
