@@ -45,9 +45,9 @@ R = TypeVar("R", default=Any)  # and its result
 RUNNERS: dict[str, Callable[[Instance, Sequence[Any]], trees.Structure]] = {}
 
 
-@dataclass
+@dataclass(eq=False)
 class Instance(Shown):
-    """One typed version of a program: what its arguments are, and its term."""
+    """One typed version of a program: what its arguments are, and its term. A program keeps one for each choice."""
 
     __signature__ = SignatureOf(lambda one: signature(one.program.dynamic, one.program.named, one.program.declared))
 

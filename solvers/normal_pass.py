@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,10 @@ from ..core.checkpoint import checkpoint
 from ..core.combinators import array, generate, ravel, reshape, stack
 from ..core.combinators import sum as total
 from ..core.dims import Dim
-from ..core.program import Program
+from ..core.program import Instance, Program
 from ..core.types import SCALARS, array_of
 from ..core.verb import Verb
+from ..interpreters.cost import ProgramCost
 from .losses import Loss
 from .unknowns import Unknowns
 
@@ -55,11 +57,17 @@ def _work(program: Program, arguments: Sequence[Any]) -> float:
     instance = program.instance_for(arguments)
     sizes = instance.signature.convert(instance.leaves(arguments))[1]
     try:
-        found = cost(instance).at(**sizes)
+        found = _counted(instance).at(**sizes)
     except TypeError:
         return math.inf
     counts: Any = found.operations + found.reads + found.writes
     return float(counts)
+
+
+@lru_cache(maxsize=32)
+def _counted(instance: Instance) -> ProgramCost:
+    """Counted once for all fits, which takes longer than many of these."""
+    return cost(instance)
 
 
 @dataclass(frozen=True)
