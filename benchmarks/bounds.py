@@ -95,6 +95,7 @@ OF_PEERS: list[tuple[str, str, str, str, float]] = [
     ("project", "n=1000000", "jacobian", "JAX, vmap jacfwd", 0.2),
     ("project, scalars", "n=1000000", "jacobian", "JAX, vmap jacfwd", 0.2),
     ("orbit", "n=100000", "jacobian", "JAX", 1.0),
+    ("bundle, to a cost", "c=49 p=7776 o=31843", "to a cost", "SciPy, trf", 0.1),
 ]
 
 # The same where all tools are confined to one core, in processor time.
@@ -120,6 +121,11 @@ OF_OTHERS: list[tuple[str, str, str, str, float]] = [
     *[(f"gradient of {f}", f"n={10**k}", "forward", "reverse", 1.1) for f in ("dot", "max") for k in range(3, 8)],
     ("factorisation", "m=1000 n=1000 k=10", "forward", "reverse", 1.5),
     ("factorisation", "m=4000 n=4000 k=10", "forward", "reverse", 1.5),
+    *[
+        ("factorisation", size, "default", mode, 1.25)
+        for size in ("m=1000 n=1000 k=10", "m=4000 n=4000 k=10")
+        for mode in ("forward", "reverse")
+    ],
 ]
 
 # Of the bytes a second of np.copyto: the line, its size, the function, how much.

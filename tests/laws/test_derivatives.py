@@ -6,6 +6,7 @@ f32, whose terms are changed for it), and the derivatives in f32 are compared wi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,12 +15,13 @@ import pytest
 from appendix import ROWS
 from plain import instance
 from precision import cast, in_precision
-from programs import CASES, Case
+from programs import CASES, Case, sampled
 from richardson import Difference, along
 from sampling import sooner
 
 import adze as az
 from adze.core import trees
+from adze.core.language import Unsupported
 from adze.core.program import Instance, Program
 from adze.core.types import Scalar, element, f32, f64, is_float
 from adze.interpreters.check import check
@@ -258,3 +260,23 @@ def test_derivatives_of_each_order() -> None:
         assert az.evaluate(derivative)(x) == pytest.approx(expected, rel=1e-14)
     in_turn = az.grad(lambda v: az.jvp(az.grad(f), (v,), (1.0,))[1])
     assert az.evaluate(in_turn)(x) == pytest.approx(wanted[2], rel=1e-14)
+
+
+# By reverse mode they sort. So what they cost has logarithms of sizes, by which no program chooses: the number of
+# directions decides.
+WITH_LOGARITHMS = {"permute_maps", "histograms", "histogram_of_maps"}
+
+
+@sampled([case for case in DIFFERENTIABLE if case.name not in WITH_LOGARITHMS], every=40, long=4)
+def test_the_default_mode_of_a_jacobian_costs_no_more_than_the_better(case: Case) -> None:
+    """Rows that are accumulated count half as much again (``ad/modes.py``), and here all rows by reverse mode do."""
+    by, arguments = min(Point(case).floating), case.arguments[0]
+
+    def work(mode: str | None) -> float:
+        try:
+            found: int = az.cost(az.jacobian(case.program, by, mode))(*arguments).work
+        except Unsupported:
+            return math.inf  # a rule of the user's serves one mode
+        return found
+
+    assert work(None) <= 1.05 * min(work("forward"), 1.5 * work("reverse")) + 64

@@ -46,6 +46,21 @@ def test_the_same_bits_for_any_number_of_threads() -> None:
     np.testing.assert_array_equal(results[0], results[2])
 
 
+@pytest.mark.slow
+def test_on_a_device(opencl: Any) -> None:
+    """The same fits as on the CPU: all take their steps side by side, and those that have ended stay."""
+    ys = data(100)
+    ys[3, 2] = np.nan
+    found = az.compile(fits, backend="opencl", device=opencl)(T, ys)
+    np.testing.assert_allclose(found, fits(T, ys), rtol=1e-7)  # rounding may end a fit a step sooner
+    np.testing.assert_array_equal(found[3], [1.0, 1.0])
+    weights = np.cos(np.arange(200.0)).reshape(100, 2)
+    ys[3, 2] = 1.0
+    pulled = az.vjp(fits, argnums=1)
+    slopes = [run(pulled)(T, ys, weights)[1] for run in (az.compile, lambda p: az.compile(p, backend="opencl"))]
+    np.testing.assert_allclose(slopes[1], slopes[0], rtol=1e-6, atol=1e-8)
+
+
 def test_a_fit_that_fails_leaves_the_others_alone() -> None:
     ys = data(8)
     right = fits(T, ys)
