@@ -117,21 +117,32 @@ class Sets:
         many = np.flatnonzero(lengths > 1)
         if not many.size:
             return result
+        if len(many) < len(lengths):
+            members = members[spans(starts[many], lengths[many])]
         lengths = lengths[many]
-        members = members[spans(starts[many], lengths)]
+        begins = np.cumsum(lengths) - lengths
         hashes, first, back = np.unique(
-            np.add.reduceat(self._random[members], np.cumsum(lengths) - lengths), return_index=True, return_inverse=True
+            np.add.reduceat(self._random[members], begins), return_index=True, return_inverse=True
         )
+        order = np.argsort(first)  # as they come, so that sets which are used together are near each other
+        hashes, first = hashes[order], first[order]
         numbers = np.array([self._by_hash.get(key, -1) for key in hashes.tolist()], NUMBER)
         new = np.flatnonzero(numbers < 0)
-        begins = np.cumsum(lengths) - lengths
-        numbers[new] = self._added(lengths[first[new]], members[spans(begins[first[new]], lengths[first[new]])])
-        result[many] = numbers[back]
-        known_lengths, known_members = self._rows(result[many])
-        if not (np.array_equal(known_lengths, lengths) and np.array_equal(known_members, members)):
-            result[many] = self._added(lengths, members)  # two sets have one hash: here nothing is shared
-        else:
+        added = first[new]
+        rows = members if len(added) == len(lengths) else members[spans(begins[added], lengths[added])]
+        numbers[new] = self._added(lengths[added], rows)
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        found = numbers[place[back]]
+        known = np.delete(np.arange(len(lengths)), added)
+        known_lengths, known_members = self._rows(found[known])
+        if np.array_equal(known_lengths, lengths[known]) and np.array_equal(
+            known_members, members[spans(begins[known], lengths[known])]
+        ):
             self._by_hash.update(zip(hashes[new].tolist(), numbers[new].tolist(), strict=True))
+        else:
+            found = self._added(lengths, members)  # two sets have one hash: here nothing is shared
+        result[many] = found
         return result
 
     def _added(self, lengths: Array, members: Array) -> Array:

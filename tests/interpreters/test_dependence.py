@@ -8,6 +8,7 @@ import adze as az
 from adze.core import trees
 from adze.core.types import is_float
 from adze.interpreters.sparsity import Found, dependence
+from adze.interpreters.sparsity.sets import Sets
 
 
 def found(program: az.Program, *arguments: object, simplified: bool = True) -> Found:
@@ -115,3 +116,21 @@ def test_given_derivatives_say_what_depends() -> None:
         return az.map(lambda row: through(row, row), x)
 
     np.testing.assert_array_equal(found(rows, np.ones((2, 3))).pattern.toarray(), np.kron(np.eye(2), pattern))
+
+
+@pytest.mark.parametrize("collide", [False, True], ids=["hashes differ", "all have one hash"])
+def test_unions_are_those_of_plain_sets(collide: bool) -> None:
+    """Of inputs, and then of what was united, some of it known already."""
+    draw, sets = np.random.default_rng(4), Sets(12)
+    if collide:
+        sets._random[:] = 0
+    members = {0: set[int](), **{k + 1: {k} for k in range(12)}}
+    for _ in range(4):
+        groups = draw.choice(np.array(sorted(members)), (30, 3))
+        found = sets.united(groups)
+        for group, number in zip(groups, found, strict=True):
+            wanted = set.union(*[members[k] for k in group.tolist()])
+            assert set(sets.matrix(np.array([number])).indices.tolist()) == wanted
+            members[int(number)] = wanted
+        if not collide:
+            assert len({frozenset(each) for each in members.values()}) == len(members)
