@@ -29,12 +29,12 @@ from typing import Any
 import numpy as np
 
 from ..core import trees
-from ..core.annotations import Declared, Parameter
+from ..core.annotations import Declared
 from ..core.dims import Dim, Name
 from ..core.program import Instance, Program
 from ..core.types import Scalar, Type, all_dims, bool_, dims, element, f64, is_data
 from .command import UsageError, closest
-from .programs import Named
+from .programs import Named, version_parameters
 from .values import arrays_of, is_function, only_type, value_of, written
 
 
@@ -47,11 +47,15 @@ class Place:
     declared: Declared | None
     static: Any
     default: Any
+    text: str
 
     def __str__(self) -> str:
-        if self.static is not None:
-            return f"{self.name}: {getattr(self.static, '__name__', self.static)}"
-        return self.name if self.declared is None else f"{self.name}: {self.declared}"
+        return self.text
+
+    @property
+    def written(self) -> str:
+        """How its argument is written on the command line."""
+        return written(self.name, only_type(self.declared), static=self.static)
 
     @property
     def leaves(self) -> dict[str, Type]:
@@ -78,13 +82,8 @@ class Arguments:
 
 def places(program: Named) -> list[Place]:
     """The parameters that a call gives arguments for: those of a version without what is fixed."""
-    if not isinstance(program.program, Instance):
-        given = enumerate(program.family.parameters)
-        return [Place(p.name, k, p.declared, p.static, p.default) for k, p in given]
-    types = iter(program.program.types)
-    shapes = zip(program.family.dynamic, program.program.inputs.inner, strict=True)
-    declared = [(p.name, Declared(shape, tuple([next(types) for _ in range(shape.leaves)]))) for p, shape in shapes]
-    return [Place(name, k, each, None, inspect.Parameter.empty) for k, (name, each) in enumerate(declared)]
+    given = enumerate(version_parameters(program.program))
+    return [Place(p.name, k, p.declared, p.static, p.default, str(p)) for k, p in given]
 
 
 def read(program: Named, words: Sequence[str], *, seed: int = 0, fill: bool = False) -> Arguments:
@@ -95,30 +94,22 @@ def read(program: Named, words: Sequence[str], *, seed: int = 0, fill: bool = Fa
     return _reader_of(program, words, seed).arguments(fill)
 
 
-def closed(program: Named, values: Sequence[Any]) -> tuple[Named, list[Any]]:
-    """A program with the functions among its arguments inside of it, since code takes none; and the other arguments.
+def fixed(program: Named, words: Sequence[str], seed: int = 0) -> tuple[Named, list[str]]:
+    """The version that words choose by the static values that they give, as functions are, and the other words.
 
-    The program itself, where it takes no functions.
+    The program itself and all words, where it has no static parameters or takes types from its arguments.
     """
-    inside = {place.number: values[place.number] for place in places(program) if is_function(place.declared)}
-    if not inside:
-        return program, list(values)
-    whole = program.program
-
-    def called(*arguments: Any) -> Any:
-        rest = iter(arguments)
-        return whole(*[inside[k] if k in inside else next(rest) for k in range(len(values))])
-
-    kept = [parameter for k, parameter in enumerate(_parameters(program)) if k not in inside]
-    made = Program(called, program.family.name, kept, program.family.declared)
-    return replace(program, program=made), [value for k, value in enumerate(values) if k not in inside]
-
-
-def _parameters(program: Named) -> Sequence[Parameter]:
-    """The parameters that a call gives arguments for, as a program has them."""
-    if not isinstance(program.program, Instance):
-        return program.family.parameters
-    return [Parameter(each.name, only_type(each.declared), structure=each.declared) for each in places(program)]
+    known = places(program)
+    if isinstance(program.program, Instance) or not program.family.annotated or not any(p.static for p in known):
+        return program, list(words)
+    reader, rest = _Reader(program, known, seed), []
+    for word in words:
+        given = set(reader.given)
+        reader.word(word)
+        names = reader.given.keys() - given
+        if not names or not all(place.static is not None for place in known if place.name in names):
+            rest.append(word)
+    return replace(program, program=reader.version()), rest
 
 
 def _reader_of(program: Named, words: Sequence[str], seed: int) -> _Reader:
@@ -223,6 +214,12 @@ class _Reader:
 
     # Arguments
 
+    def version(self) -> Program | Instance:
+        """The version with the static values that are given, or are defaults; the program, if it has none."""
+        family = self.program.family
+        statics = {place.name: self.argument(place, False) for place in self.places if place.static is not None}
+        return self.program.call(lambda: family.at(**statics)) if statics else family
+
     def arguments(self, fill: bool) -> Arguments:
         for name, value in self.given.items():
             for type, leaf in self.typed(name, value):
@@ -281,7 +278,7 @@ class _Reader:
     def missing(self, place: Place, parts: Sequence[str]) -> UsageError:
         """The error about an argument that is not given, or not all parts of it."""
         what = next((name for name in place.leaves if name not in parts), place.name) if parts else str(place)
-        ways = [written(place.name, only_type(place.declared))]
+        ways = [place.written]
         if place.static is None and all(map(is_data, place.leaves.values())):
             ways.append(f"{place.name}=random" + ("" if place.declared is not None else ":1000"))
         return UsageError(f"the argument {what} of {self.program.name} is missing", f"Give {', or '.join(ways)}.")
@@ -324,16 +321,14 @@ def version(program: Named, words: Sequence[str], seed: int = 0) -> Program | In
     if not words:
         for place in known:
             if place.static is not None and place.default is inspect.Parameter.empty:
-                raise UsageError(f"the argument {place} of {program.name} is static", f"Give it: {place.name}=...")
+                raise UsageError(f"the argument {place} of {program.name} is static", f"Give {place.written}.")
         if not family.annotated:
             (place, *_) = [place for place in known if place.declared is None and place.static is None]
             problem = f"{program.name} takes the type of {place.name} from its argument"
             raise UsageError(problem, f"Give one: {place.name}=random:1000, say.")
         return whole
     if all(place.declared is not None or place.static is not None for place in known):
-        reader = _reader_of(program, words, seed)
-        statics = {place.name: reader.argument(place, False) for place in known if place.static is not None}
-        return program.call(lambda: family.at(**statics)) if statics else family
+        return _reader_of(program, words, seed).version()
     values = read(program, words, seed=seed).values
     return program.call(lambda: family.instance_for(values))
 

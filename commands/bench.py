@@ -29,10 +29,10 @@ from ..backends.runtime import default_threads
 from ..core import trees
 from ..core.program import Instance, Program
 from ..core.progress import shown, still
-from .arguments import closed, read
+from .arguments import read
 from .command import Command, UsageError, argument_options, program_options, target_options
 from .cost import time
-from .programs import Named, find, other, split
+from .programs import Named, closing, find, other, split
 from .report import Line, Part, Report, Table
 from .show import compiled
 
@@ -70,15 +70,14 @@ def _bench(options: Namespace) -> Report:
         raise UsageError(f"--seconds is a time above 0, not {options.seconds:g}")
     against = None if options.compare is None else other(options.compare, split(options.program)[0], found)
     with shown(f"compiling {found.name}"):
-        closing, values = closed(found, given.values)
-        code = compiled(closing.program, options)
+        values, code = given.values, compiled(found.program, options)
         started = perf_counter()
         result = found.call(lambda: code(*values))
         first = perf_counter() - started
     calls = [lambda: code(*values)]
     expected: Any = None
     if against is not None:
-        call = _call(against, given.values, options)
+        call = _call(against, values, options)
         expected = against.call(call)
         calls.append(call)
     with shown(f"measuring {found.name}"), still():
@@ -169,9 +168,8 @@ def _call(against: Named, values: Sequence[Any], options: Namespace) -> Callable
     """A call of what is compared with: a program compiled in the same way, or a Python function as it is."""
     if not isinstance(against.program, Program | Instance):
         return lambda: against.program(*values)
-    closing, rest = closed(against, values)
-    code = compiled(closing.program, options)
-    return lambda: code(*rest)
+    code = compiled(closing(against).program, options)
+    return lambda: code(*values)
 
 
 def in_turns(calls: Sequence[Callable[[], Any]], seconds: float) -> list[Times]:

@@ -13,7 +13,7 @@ from ..interpreters.check import check
 from ..interpreters.simplify import simplify
 from .arguments import version
 from .command import Command, UsageError, argument_options, program_options
-from .programs import Named, gradient, imported, named, programs, split
+from .programs import Named, closing, gradient, imported, named, programs, split
 from .report import Report, Table
 
 OK, WRONG, OPEN = "ok", "error", "not checked"
@@ -27,6 +27,8 @@ def _check(options: Namespace) -> Report:
         found = programs(imported(file))
         if not found:
             raise UsageError(f"{file} has no programs", "A program is a function below @az.program, with annotations.")
+    if options.arguments:
+        found = [closing(each) for each in found]
     checked = [(each.name, *_checked(gradient(each, options.grad), options)) for each in found]
     data = {"programs": [dict(zip(("name", "state", "detail"), row, strict=True)) for row in checked]}
     states = [state for _, state, _ in checked]

@@ -21,7 +21,7 @@ from ..backends.program_cost import cost
 from ..core.program import Instance, Program
 from ..core.progress import shown
 from ..interpreters.cost.amounts import Amount
-from .arguments import closed, read, version
+from .arguments import fixed, read, version
 from .command import Command, UsageError, argument_options, program_options, saved, target_options
 from .programs import Named, find
 from .report import Code, Line, Part, Report, Table
@@ -41,11 +41,12 @@ def _cost(options: Namespace) -> Report:
         return _chunks(found, options)
     if options.target is not None:
         return _estimate(found, options)
-    if not options.arguments:
-        chosen = version(found, [])
-        sizes, counts = dict[str, int](), found.call(lambda: _symbolic(chosen))
+    chosen, words = fixed(found, options.arguments, options.seed)
+    if not words:
+        counting = version(chosen, [])
+        sizes, counts = dict[str, int](), found.call(lambda: _symbolic(counting))
     else:
-        sizes, counts = _counted(found, options)
+        sizes, counts = _counted(chosen, words, options.seed)
     rows = [(name, str(counts[name]), meaning) for name, meaning in COUNTS.items()]
     return Report({"program": found.name, "sizes": sizes, **counts}, [Table(("", "count", ""), rows, "lrf")])
 
@@ -56,13 +57,13 @@ def _symbolic(program: Program | Instance) -> dict[str, Any]:
     return {name: str(getattr(counted, name)) for name in COUNTS}
 
 
-def _counted(found: Named, options: Namespace) -> tuple[dict[str, int], dict[str, Any]]:
+def _counted(found: Named, words: Sequence[str], seed: int) -> tuple[dict[str, int], dict[str, Any]]:
     """The counts as numbers: for sizes, if they are all that counts depend on, else of a run with arguments."""
-    sizes, counted = _sizes(options.arguments), cost(found.program)
+    sizes, counted = _sizes(words), cost(found.program)
     if sizes is not None and found.family.annotated and found.call(lambda: _names(counted)) <= sizes.keys():
         counts = found.call(lambda: counted.at(**sizes))
         return sizes, {name: getattr(counts, name) for name in COUNTS}
-    given = read(found, options.arguments, seed=options.seed, fill=True)
+    given = read(found, words, seed=seed, fill=True)
     with shown(f"counting {found.name}"):
         counts = found.call(lambda: counted(*given.values))
     return dict(given.sizes), {name: getattr(counts, name) for name in COUNTS}
@@ -83,11 +84,12 @@ def _names(counted: Any) -> set[str]:
 
 def _chunks(found: Named, options: Namespace) -> Report:
     """What is done for a program over chunks, in order; with sizes also how many chunks there are, and their bytes."""
-    sizes = _sizes(options.arguments)
+    chosen, words = fixed(found, options.arguments, options.seed)
+    sizes = _sizes(words)
     if sizes is None or options.target is not None:
         raise UsageError("--over takes sizes alone, as n=1000000000, and no --target")
     with shown(f"planning {found.name}"):
-        chunked: Chunked[Any, Any] = found.call(lambda: compile(found.program, backend="dask", over=options.over))
+        chunked: Chunked[Any, Any] = found.call(lambda: compile(chosen.program, backend="dask", over=options.over))
     data = {"program": found.name, "over": options.over, "sizes": sizes}
     data |= {"plan": str(chunked.plan), "stages": chunked.plan.stages}
     parts: list[Part] = [Code(str(chunked.plan), "text")]
@@ -102,9 +104,8 @@ def _estimate(found: Named, options: Namespace) -> Report:
     """The nests of the code for a target, as the compiler estimates them."""
     given = read(found, options.arguments, seed=options.seed, fill=True)
     options.backend = options.target
-    closing, values = closed(found, given.values)
     with shown(f"lowering {found.name}"):
-        breakdown = found.call(lambda: compiled(closing.program, options).cost(*values))
+        breakdown = found.call(lambda: compiled(found.program, options).cost(*given.values))
     data = {"program": found.name, "target": options.target, "sizes": given.sizes, **_as_data(breakdown)}
     return Report(data, [_table(breakdown), Line("estimated for this machine; adze profile measures it", "dim")])
 
@@ -114,9 +115,8 @@ def _profile(options: Namespace) -> Report:
     given = read(found, options.arguments, seed=options.seed, fill=True)
     if options.plot is not None and not options.plot.endswith(".svg"):
         raise UsageError(f"a plot is a file that ends in .svg, and {options.plot} does not")
-    closing, values = closed(found, given.values)
     with shown(f"profiling {found.name}"):
-        measured: Profile = found.call(lambda: compiled(closing.program, options).profile(*values))
+        measured: Profile = found.call(lambda: compiled(found.program, options).profile(*given.values))
         roofline = measured.roofline
     data = {"program": found.name, "sizes": given.sizes, **_as_data(measured, measured)}
     data["roofline"] = None if roofline is None else roofline.as_data()

@@ -15,9 +15,9 @@ from ..ad import grad, jvp, value_and_grad
 from ..core.program import Instance, Program
 from ..core.progress import shown
 from ..interpreters.pretty import STYLES, pretty
-from .arguments import read
+from .arguments import fixed, read
 from .command import Command, UsageError, argument_options, program_options
-from .programs import named, parameters
+from .programs import closing, named, parameters
 from .report import Code, Report, Value
 
 Verb = Callable[[Program, Any], Program]
@@ -33,18 +33,19 @@ def _jvp(options: Namespace) -> Report:
 
 
 def _derived(options: Namespace, verb: Verb) -> Report:
-    of = named(options.program)
+    of = closing(named(options.program))
     if isinstance(of.program, Instance):
         raise UsageError(f"{of.name} is one version of a program: a derivative is taken of the program itself")
     f = of.program
     program = of.call(lambda: verb(f, parameters(options.by)))
     found = replace(of, name=program.name, program=program)
-    if not options.arguments:
-        text = found.call(lambda: pretty(program, style=options.style))
+    chosen, words = fixed(found, options.arguments, options.seed)
+    if not words:
+        text = found.call(lambda: pretty(chosen.program, style=options.style))
         return Report({"program": found.name, "style": options.style, "text": text}, [Code(text)])
-    given = read(found, options.arguments, seed=options.seed)
+    given = read(chosen, words, seed=options.seed)
     with shown(f"running {found.name}"):
-        result = found.call(lambda: program(*given.values))
+        result = found.call(lambda: chosen.program(*given.values))
     return Report({"program": found.name, "result": result}, [Value(result)])
 
 

@@ -8,21 +8,21 @@ from pathlib import Path
 
 from ..core.progress import shown
 from ..pages import explore
-from .arguments import closed, read
+from .arguments import fixed, read
 from .command import Command, UsageError, argument_options, program_options, saved
 from .programs import find
 from .report import Line, Report
 
 
 def _explore(options: Namespace) -> Report:
-    found = find(options)
+    found = find(options, open=True)
     file = Path(options.output or re.sub(r"\W+", "_", found.family.name).strip("_") + ".html")
     if file.suffix not in (".html", ".htm"):
         raise UsageError(f"a page is a file that ends in .html, and {file} does not")
-    values = read(found, options.arguments, seed=options.seed, fill=True).values if options.arguments else []
-    closing, values = closed(found, values) if values else (found, values)
+    chosen, words = fixed(found, options.arguments, options.seed)
+    values = read(chosen, words, seed=options.seed, fill=True).values if words else []
     with shown(f"exploring {found.name}"):
-        page = found.call(lambda: explore(closing.program, *values, kernels=not options.no_kernels))
+        page = found.call(lambda: explore(chosen.program, *values, kernels=not options.no_kernels))
     saved(file, page.save)
     panels = [panel.key for panel in page.panels]
     data = {"program": found.name, "file": str(file), "panels": panels}

@@ -5,8 +5,9 @@
     2    the command line: no such file, program, argument or option
     130  interrupted
 
-An error is its message, with the user's line; the traceback comes with ``--traceback``. A pipe that is closed at its
-other end (``adze show ... | head -1``) has read enough, which is no error.
+An error is its message, with the user's line; the traceback comes with ``--traceback``. With ``--json`` it is an object
+on the standard output, too, whoever finds it. A pipe that is closed at its other end (``adze show ... | head -1``) has
+read enough, which is no error.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .derivatives import GRAD, JVP
 from .devices import DEVICES
 from .doctor import DOCTOR
 from .explore import EXPLORE
-from .report import complain, show
+from .report import Report, complain, show
 from .show import DUMP, SHOW
 from .trace import TRACE
 
@@ -96,8 +97,10 @@ def _discard() -> None:
 
 
 def _run(argv: Sequence[str]) -> int:
-    options = _options(argv)
+    # What is known of options before they are read, for the errors of reading them
+    options = Namespace(command=None, json="--json" in argv, traceback="--traceback" in argv)
     try:
+        options = _options(argv)
         # What programs and files print is not for the standard output, which is the report's.
         with redirect_stdout(sys.stderr), warnings.catch_warnings():
             warnings.showwarning = _warn
@@ -122,14 +125,22 @@ def _warn(
     complain(f"{category.__name__}: {message}")
 
 
+class _Unread(UsageError):
+    """Options cannot be read by a parser."""
+
+    def __init__(self, message: str, hint: str, by: ArgumentParser) -> None:
+        super().__init__(message, hint)
+        self.by = by
+
+
 class _Parser(ArgumentParser):
-    """A parser whose errors say what was probably meant."""
+    """A parser whose errors are raised, and say what was probably meant."""
 
     def error(self, message: str) -> NoReturn:
         known = [option for action in self._actions for option in action.option_strings]
         known += [command.name for command in COMMANDS]
         words = re.findall(r"(?<=: )--[\w-]+|(?<=invalid choice: ')[^']+", message)[:1]
-        super().error("\n".join([message, *filter(None, [closest(word, known) for word in words])]))
+        raise _Unread(message, "".join([closest(word, known) for word in words]), self)
 
 
 def parser() -> ArgumentParser:
@@ -167,12 +178,38 @@ def _options(argv: Sequence[str]) -> Namespace:
 
 def _failed(error: Exception, options: Namespace) -> int:
     """Say what is wrong; the exit code."""
+    code = 2 if isinstance(error, UsageError) else 1
+    if options.json:
+        show(Report({"error": _as_data(error)}, []), as_data=True)
     if options.traceback:
         traceback.print_exception(error)
-        return 2 if isinstance(error, UsageError) else 1
-    if isinstance(error, UsageError):
+    elif isinstance(error, _Unread):
+        error.by.print_usage(sys.stderr)
+        complain(f"{error.by.prog}: error: {error}", error.hint)
+    elif isinstance(error, UsageError):
         complain(f"adze {options.command.name}: {error}", error.hint)
-        return 2
+    else:
+        complain(_message(error))
+    return code
+
+
+def _as_data(error: Exception) -> dict[str, Any]:
+    """An error for other programs: what it is, what it says, where in the user's code it was raised."""
+    said = {
+        "message": "\n".join([str(error), *getattr(error, "__notes__", [])]),
+        "hint": None,
+        "file": None,
+        "line": None,
+    }
+    if isinstance(error, UsageError):
+        return {"type": "UsageError", **said, "hint": error.hint or None}
+    origin = raised_at(error)
+    where = {} if origin == NOWHERE else {"file": origin.file, "line": origin.line}
+    return {"type": type(error).__name__, **said, **where}
+
+
+def _message(error: Exception) -> str:
+    """What an error says, with the user's line if it names none."""
     said, *notes = traceback.format_exception_only(error)
     message, origin = "".join([said, *notes]).rstrip(), raised_at(error)
     if origin != NOWHERE and not names_line(message) and not isinstance(error, SyntaxError):
@@ -180,5 +217,4 @@ def _failed(error: Exception, options: Namespace) -> int:
         written = linecache.getline(origin.file, origin.line).strip()
         code = f"\n    {written}" if written else ""
         message = f"{said.rstrip()} (at {origin}){code}\n{''.join(notes)}".rstrip()
-    complain(message)
-    return 1
+    return message

@@ -18,16 +18,20 @@ import inspect
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
 from ..ad import grad
+from ..core.annotations import Declared, Parameter
 from ..core.program import Instance, Program
 from ..core.source import Origin, called_at, line_of
+from ..core.trees import LEAF
+from ..core.types import FunctionType
 from .command import UsageError, closest
 
 R = TypeVar("R")
@@ -53,15 +57,67 @@ class Named:
         return called_at(self.origin, action)
 
 
-def find(options: Namespace) -> Named:
-    """The program that the options name, or its gradient."""
-    return gradient(named(options.program), getattr(options, "grad", None))
+def find(options: Namespace, *, open: bool = False) -> Named:
+    """The program that the options name, or its gradient, with functions inside (:func:`closing`).
+
+    An ``open`` command can do something with a program that takes functions, too, and does if no arguments are given.
+    """
+    found = named(options.program)
+    return gradient(found if open and not options.arguments else closing(found), getattr(options, "grad", None))
+
+
+def closing(found: Named) -> Named:
+    """A program with its functions as static parameters, so that they are inside of what is made of it.
+
+    Code takes no functions, a derivative does not know how one from outside moves, and a count what it costs. All that
+    is done with a program comes after this, verbs, too: the parameters keep their numbers.
+    """
+    whole = found.program
+    if not any(isinstance(parameter.type, FunctionType) for parameter in version_parameters(whole)):
+        return found
+
+    @wraps(found.family.function)
+    def called(*arguments: Any, **named: Any) -> Any:
+        return whole(*arguments, **named)
+
+    parameters = [
+        StaticFunction(each.name, None, Callable, each.default, takes=each.type)
+        if isinstance(each.type, FunctionType)
+        else each
+        for each in version_parameters(whole)
+    ]
+    made = Program(called, found.family.name, parameters, found.family.declared)
+    made.named = found.family.named
+    return replace(found, program=made)
+
+
+@dataclass(frozen=True)
+class StaticFunction(Parameter):
+    """A static parameter of a function type: what it is called with the program checks."""
+
+    takes: FunctionType | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.takes}"
+
+
+def version_parameters(whole: Program | Instance) -> Sequence[Parameter]:
+    """The parameters that a call gives arguments for: those of a version without what is fixed, with its types."""
+    if not isinstance(whole, Instance):
+        return whole.parameters
+    types, shapes = iter(whole.types), zip(whole.program.dynamic, whole.inputs.inner, strict=True)
+    declared = [(p.name, Declared(shape, tuple([next(types) for _ in range(shape.leaves)]))) for p, shape in shapes]
+    return [
+        Parameter(name, each.types[0]) if each.shape == LEAF else Parameter(name, None, structure=each)
+        for name, each in declared
+    ]
 
 
 def gradient(found: Named, by: str | None) -> Named:
     """The gradient of a program by the parameters that ``--grad`` names; the program itself without it."""
     if by is None:
         return found
+    found = closing(found)
     if isinstance(found.program, Instance):
         raise UsageError(f"{found.name} is one version of a program: a gradient is taken of the program itself")
     program = found.program

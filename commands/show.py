@@ -30,7 +30,7 @@ STAGES: dict[str, tuple[Callable[[Compiled], str], str, str]] = {
 
 
 def _show(options: Namespace) -> Report:
-    found = find(options)
+    found = find(options, open=True)
     chosen = version(found, options.arguments, options.seed)
     text = found.call(lambda: pretty(chosen, simplified=not options.as_written, style=options.style))
     return Report({"program": found.name, "style": options.style, "text": text}, [Code(text)])

@@ -66,9 +66,9 @@ def is_function(declared: Declared | None) -> bool:
     return isinstance(only_type(declared), FunctionType)
 
 
-def written(name: str, type: Type | None) -> str:
+def written(name: str, type: Type | None, static: Any = None) -> str:
     """How an argument is written: ``x=...``, ``f=NAME``, or by the constructors of its type."""
-    if isinstance(type, FunctionType):
+    if static is Callable or isinstance(type, FunctionType):
         return f"{name}=NAME, a function of the file"
     if not isinstance(type, Named):
         return f"{name}=..."

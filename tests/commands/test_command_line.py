@@ -80,6 +80,40 @@ def test_wrong_command_lines(commands: CommandLine, words: list[str], said: str)
     assert ran.code == 2 and said in ran.err and "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (["show"], 2, ("UsageError", "the following arguments are required: FILE:PROGRAM", None, None)),
+        (["shwo"], 2, ("UsageError", "argument COMMAND: invalid choice: 'shwo'", "Did you mean show?", None)),
+        (
+            ["dump", "models.py:loss", "--lops"],
+            2,
+            ("UsageError", "unrecognized arguments: --lops", "Did you mean --loops?", None),
+        ),
+        (
+            ["cost", "models.py:loss", "--seed", "x"],
+            2,
+            ("UsageError", "argument --seed: invalid seed value", None, None),
+        ),
+        (["show", "models.py:los"], 2, ("UsageError", "models.py has no 'los'", "models.py has loss", None)),
+        (["trace", "models.py:loss", "[1]", "[1,2]"], 1, ("ValueError", "n is 1 in argument 'x'", None, 6)),
+        (["show", "models.py:loss", "--grad", "y"], 1, ("TypeError", "has no parameter 'y'", None, 6)),
+    ],
+)
+def test_errors_are_json_too(commands: CommandLine, words: list[str], code: int, error: tuple[Any, ...]) -> None:
+    ran = commands(*words, "--json")
+    found = ran.data["error"]
+    type, message, hint, line = error
+    assert (ran.code, found["type"], found["line"]) == (code, type, line)
+    assert (
+        message in found["message"]
+        and (found["hint"] or "").startswith(hint or "")
+        and (hint is None) == (found["hint"] is None)
+    )
+    assert found["file"] == (None if line is None else "models.py")
+    assert found["message"].partition("\n")[0] in ran.err and "Traceback" not in ran.err
+
+
 def test_how_a_program_is_cut(commands: CommandLine) -> None:
     """8 bytes of each of two arrays an index: 64 MiB hold 2**22 indices."""
     ran = commands("cost", "models.py:loss", "n=10000000", "--over", "n", "--json")

@@ -244,6 +244,7 @@ def test_what_is_no_value_of_a_declared_type(declared: CommandLine, words: list[
 
 
 def test_what_is_no_array_is_not_generated(declared: CommandLine) -> None:
-    for program, said in (("total", "no List[f64] is generated"), ("twice", "no (f64) -> f64 is generated")):
+    missing = "the argument f: (f64) -> f64 of twice is missing"
+    for program, said in (("total", "no List[f64] is generated"), ("twice", missing)):
         ran = declared("bench", f"declared.py:{program}")
         assert ran.code == 2 and said in ran.err

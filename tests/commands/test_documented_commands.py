@@ -86,3 +86,5 @@ def test_the_page_names_the_keys_of_json(folder: Path, capsys: pytest.CaptureFix
         assert main([*line.split(), "--json"]) == 0
         found = keys(json.loads(capsys.readouterr().out))
         assert found and found <= named, found - named
+    assert main(["show", "--json"]) == 2
+    assert keys(json.loads(capsys.readouterr().out)) <= named

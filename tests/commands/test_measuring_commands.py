@@ -122,11 +122,45 @@ def test_nests_name_the_lines_of_functions_and_of_what_calls_them(commands: Comm
         assert {Path(line["file"]).name for line in nest["lines"]} == {file.name}
 
 
-def test_a_function_that_is_missing_is_asked_for(commands: CommandLine) -> None:
+@pytest.mark.parametrize(
+    "words", [["profile", "n=50"], ["dump", "--nests"], ["show", "--grad", "x"], ["grad"], ["cost"]]
+)
+def test_a_function_that_is_missing_is_asked_for(commands: CommandLine, words: list[str]) -> None:
     commands.write("functions.py", FUNCTIONS)
-    ran = commands("profile", "functions.py:folded", "n=50")
+    command, *rest = words
+    ran = commands(command, "functions.py:folded", *rest)
     assert ran.code == 2
-    assert "Give f=NAME, a function of the file." in ran.err
+    assert "the argument f: (f64, f64) -> f64 of " in ran.err and "Give f=NAME, a function of the file." in ran.err
+
+
+@pytest.mark.parametrize("program", ["folded", "floats"])
+def test_derivatives_have_functions_inside(commands: CommandLine, program: str) -> None:
+    """That of start + 3 x[0] + 3 x[1] by x: functions are no parameters, whose places and numbers others keep."""
+    commands.write("functions.py", FUNCTIONS)
+    name, values = f"functions.py:{program}", ["[1,2]", "more", "start=5"]
+    assert commands("grad", name, *values, "--json").data["result"] == [3.0, 3.0]
+    assert commands("grad", name, *values, "--by", "2", "--value", "--json").data["result"] == [14.0, 1.0]
+    assert commands("jvp", name, *values, "d_x=[1,10]", "d_start=0", "--json").data["result"] == [14.0, 33.0]
+    assert "grad(folded)(x: f64[n], start: f64) -> f64[n]:" in commands("grad", name, "f=more").out
+    assert " += 3.0\n" in commands("show", name, "--grad", "x", "f=more").out
+    assert commands("cost", name, "f=more", "--json").data["operations"] == "2 n"
+    assert commands("cost", name, "f=more", "n=5", "--json").data["operations"] == 10
+    states = {each["name"]: each["state"] for each in commands("check", name, "--grad", "x", "--json").data["programs"]}
+    assert list(states.values()) == ["not checked"]
+    assert commands("check", name, "f=more", "--grad", "x", "--json").data["programs"][0]["state"] == "ok"
+
+
+def test_code_and_pages_have_functions_inside(commands: CommandLine) -> None:
+    commands.write("functions.py", FUNCTIONS)
+    for words in (
+        ["dump", "functions.py:folded", "f=more", "--nests"],
+        ["dump", "functions.py:floats", "f=more", "--nests", "--grad", "x"],
+    ):
+        ran = commands(*words)
+        assert ran.code == 0 and "3.0" in ran.out, ran.err
+    ran = commands("explore", "functions.py:folded", "f=more", "--no-kernels", "--json")
+    page = (commands.folder / ran.data["file"]).read_text(encoding="utf-8")
+    assert "derivative" in ran.data["panels"] and "f(s, x[i])" in page and "return a + 3 * b" in page
 
 
 def test_data_is_measured_as_a_whole(commands: CommandLine) -> None:
