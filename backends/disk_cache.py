@@ -29,13 +29,12 @@ import os
 import stat
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..core.source import at_line
+from ..core.source import warn_user
 from ..core.stages import CACHE, subject
 
 _SUFFIX = ".entry"
@@ -132,8 +131,8 @@ def _trusted(where: Path, path: Path, status: os.stat_result) -> bool:
         return True
     if where not in _refused:
         _refused.add(where)
-        message = f"code that is kept on disk is not used where {path} {problem}; ADZE_CACHE names another folder"
-        warnings.warn(at_line(message), RuntimeWarning, stacklevel=2)
+        instead = "let ADZE_CACHE name a folder of your own, or be off"
+        warn_user(f"code that is kept on disk is not used, since {path} {problem}; {instead}", RuntimeWarning)
     return False
 
 

@@ -296,10 +296,11 @@ class _Reader:
         return _generated(value, shape, scalar, np.random.default_rng([self.seed, *stream]))
 
     def size(self, name: str, type: Type, dim: Dim) -> int:
-        unknown = sorted(dim.names() - self.sizes.keys())
+        unknown = dim.names() - self.sizes.keys()
         if unknown:
-            what = f"the size {' and '.join(unknown)} of {name}: {type} is not known"
-            raise UsageError(what, f"Give {' '.join([f'{each}=1000' for each in unknown])}, say, or {name}=... itself.")
+            what = f"the size {' and '.join(sorted(unknown))} of {name}: {type} is not known"
+            missing = [f"{each}=1000" for each in self.size_names if each not in self.sizes]
+            raise UsageError(what, f"Give {' '.join(missing)}, say, or arrays.")
         size = dim.evaluate(self.sizes)
         if size < 0:
             raise UsageError(f"{name}: {type} has an axis of {dim} = {size}")

@@ -98,7 +98,11 @@ def closest(name: str, known: Sequence[str]) -> str:
 
     >>> closest("lss", ["loss", "model"])
     'Did you mean loss?'
+    >>> closest("N", ["n", "d"])
+    'Did you mean n?'
     """
     from difflib import get_close_matches
 
-    return "".join([f"Did you mean {found}?" for found in get_close_matches(name, known, 1)])
+    lower = {each.lower(): each for each in known}
+    found = get_close_matches(name, known, 1) or [lower[each] for each in get_close_matches(name.lower(), lower, 1)]
+    return "".join([f"Did you mean {each}?" for each in found])

@@ -148,7 +148,7 @@ def _mended(where: Path) -> str:
         own = where.stat().st_uid == os.geteuid()
     except OSError:
         own = False
-    return f"chmod 700 {where}" if own and where.is_dir() else "ADZE_CACHE names another folder: export ADZE_CACHE=..."
+    return f"chmod 700 {where}" if own and where.is_dir() else "export ADZE_CACHE=FOLDER, one of your own"
 
 
 def _opencl() -> Iterator[Finding]:

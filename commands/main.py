@@ -140,7 +140,13 @@ class _Parser(ArgumentParser):
         known = [option for action in self._actions for option in action.option_strings]
         known += [command.name for command in COMMANDS]
         words = re.findall(r"(?<=: )--[\w-]+|(?<=invalid choice: ')[^']+", message)[:1]
-        raise _Unread(message, "".join([closest(word, known) for word in words]), self)
+        hints = [f"Did you mean adze show {word}?" if _is_program(word) else closest(word, known) for word in words]
+        raise _Unread(message, "".join(hints), self)
+
+
+def _is_program(word: str) -> bool:
+    """Whether a word, where a command is expected, names a program or its file."""
+    return re.fullmatch(r".+\.py(:.*)?|[\w.]+:\w+", word) is not None
 
 
 def parser() -> ArgumentParser:

@@ -289,6 +289,9 @@ def _imported(name: str) -> ModuleType:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 raise
             hint = "A file ends in .py; a module is looked for here and where Python looks."
+            before, _, last = name.rpartition(".")
+            if before and (Path(f"{before.replace('.', '/')}.py").is_file() or Path(before).is_file()):
+                hint = f"Did you mean {before}:{last}?"
             raise UsageError(f"there is neither a file nor a module {name}", hint) from None
         except (TypeError, ValueError) as error:  # a relative name, or an empty part
             raise UsageError(f"{name!r} is no name of a module: {error}") from None

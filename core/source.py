@@ -12,6 +12,7 @@ import inspect
 import os
 import re
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
@@ -190,6 +191,12 @@ def raised_at(error: BaseException) -> Origin:
         if not _is_machinery(entry.tb_frame) and not file.startswith("<frozen "):
             return Origin(file, entry.tb_lineno)
     return NOWHERE
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn of what is not as it should be, at the user's line."""
+    origin = user_line()
+    warnings.warn_explicit(message, category, origin.file, origin.line)
 
 
 def called_at(origin: Origin, action: Callable[[], R]) -> R:

@@ -60,6 +60,7 @@ OTHERS = """\
 | `jax.random` | `az.random`: keys, shapes and names are the same |
 | `jax.random.randint`, `jax.random.t` | `az.random.integers`, `az.random.student_t` |
 | `jax.make_jaxpr` | `print(az.pretty(f))` |
+| `jnp.float32(x)`, `x.astype(jnp.float32)` | `az.array(x, az.f32)`, `x.astype(az.f32)` |
 | `jax.tree_util` | structures are arguments and results as they are |
 | `jax.device_put` | `az.to_device` |
 
@@ -87,6 +88,7 @@ OTHERS = """\
 | `torch.rand`, `torch.randn`, `torch.distributions` | `az.random`, where derivatives are those of `rsample` |
 | `torch.where`, `torch.cumsum`, `torch.sort` | `az.where`, `az.cumsum`, `az.sort` |
 | `x.to(device)` | `az.to_device` |
+| `x.to(torch.float32)`, `torch.tensor(3, dtype=torch.float32)` | `x.astype(az.f32)`, `az.array(3, az.f32)` |
 
 ## SciPy
 

@@ -191,7 +191,10 @@ def broadcast_to(x: Any, shape: Any) -> Expr:
 
 
 def array(x: Any, dtype: Any = None) -> Expr:
-    """An array from nested lists of numbers, expressions and arrays of one shape, as ``np.array``."""
+    """An array from nested lists of numbers, expressions and arrays of one shape, as ``np.array``; of one, what it is.
+
+    With ``dtype=az.f32``, say, the elements are converted, as by ``astype``.
+    """
     if isinstance(x, tuple | list) and any(isinstance(leaf, Expr | tuple | list) for leaf in x):
         made = stack(x)
     else:

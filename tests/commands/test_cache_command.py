@@ -112,7 +112,7 @@ def test_a_folder_that_others_may_write_to_is_refused(folder: Path, commands: Co
     ran = commands("doctor", "--json")
     (found,) = [each for each in ran.data["findings"] if each["name"] == "cache"]
     assert (
-        ran.err.startswith("RuntimeWarning: code that is kept on disk is not used where ") and ran.err.count("\n") == 1
+        ran.err.startswith("RuntimeWarning: code that is kept on disk is not used, since ") and ran.err.count("\n") == 1
     )
     assert ran.code == 1 and found["state"] == "wrong" and found["mend"] == f"chmod 700 {folder}"
     folder.chmod(stat.S_IRWXU)

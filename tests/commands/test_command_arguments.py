@@ -182,7 +182,7 @@ def test_missing_arguments_are_made_from_sizes(files: CommandLine) -> None:
         (
             "loss",
             ["x=random", "w=random"],
-            "the size n of x: f64[n] is not known\nGive n=1000, say, or x=... itself.\n",
+            "the size n of x: f64[n] is not known\nGive n=1000, say, or arrays.\n",
         ),
         ("loss", ["x=random:3y4", "w=ones"], "random:3y4: a shape is written 1000x16\n"),
         ("loss", ["x=random:3:1:0", "w=ones"], "random:3:1:0: there is no number from 1 to below 0\n"),

@@ -59,6 +59,8 @@ def test_help_lists_the_commands_and_says_that_files_are_executed(commands: Comm
         (["nothing"], "invalid choice: 'nothing'"),
         (["--nothing"], "unrecognized arguments: --nothing"),
         (["shwo", "models.py:loss"], "\nDid you mean show?\n"),
+        (["models.py:loss"], "\nDid you mean adze show models.py:loss?\n"),
+        (["show", "models.loss"], "neither a file nor a module models.loss\nDid you mean models:loss?\n"),
         (["dump", "models.py:loss", "--lops"], "unrecognized arguments: --lops\nDid you mean --loops?\n"),
         (["show", "model.py:loss"], "adze show: there is no file model.py\nDid you mean models.py?\n"),
         (["explore", "models.py:loss", "-o", "no/x.html", "--no-kernels"], "no/x.html cannot be written: No such file"),
@@ -97,7 +99,11 @@ def test_wrong_command_lines(commands: CommandLine, words: list[str], said: str)
         ),
         (["show", "models.py:los"], 2, ("UsageError", "models.py has no 'los'", "models.py has loss", None)),
         (["trace", "models.py:loss", "[1]", "[1,2]"], 1, ("ValueError", "n is 1 in argument 'x'", None, 6)),
-        (["show", "models.py:loss", "--grad", "y"], 1, ("TypeError", "has no parameter 'y'", None, 6)),
+        (
+            ["show", "models.py:loss", "--grad", "y"],
+            1,
+            ("TypeError", "argnums is the number or name of a parameter", None, 6),
+        ),
     ],
 )
 def test_errors_are_json_too(commands: CommandLine, words: list[str], code: int, error: tuple[Any, ...]) -> None:

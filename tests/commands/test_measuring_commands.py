@@ -197,7 +197,9 @@ def test_results_that_differ_are_a_failure(scaled: CommandLine, compared: str, d
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["n=3"], 2, "the size m of x: f64[n, m] is not known\nGive m=1000, say, or x=... itself.\n"),
+        (["n=3"], 2, "the size m of x: f64[n, m] is not known\nGive m=1000, say, or arrays.\n"),
+        ([], 2, "the size n of x: f64[n, m] is not known\nGive m=1000 n=1000, say, or arrays.\n"),
+        (["N=3"], 2, " and the sizes m, n\nDid you mean n?\n"),
         (["n=3", "m=4", "--compare", ":nothing"], 2, "scaled.py has no 'nothing'"),
         (["n=3", "m=4", "--compare", "nothing.py:f"], 2, "there is no file nothing.py"),
         (["n=3", "m=4", "--compare", ":np"], 2, "np is no program, but of type module"),
