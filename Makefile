@@ -7,6 +7,7 @@
 # make mutants  wrong derivatives, each of which a test must notice (part of test-all)
 # make fuzz SECONDS=600  more random programs, each in a process of its own; .fuzz/log has those that were run
 # make test-all-pythons  the unit tests on 3.11, 3.12, 3.13 and the lowest dependencies: what has not passed yet
+# make next-python  wheels, byte code and types for a Python with which no test is run yet
 # make mutants-backends  the same with a wrong compiler, which takes hours and may be stopped
 #
 # Each sets up what it needs in .venv, once. PYTHON names another interpreter (3.11 or newer), PYTEST_FLAGS
@@ -22,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DELETE_ON_ERROR:
-.PHONY: help demo docs test lint types unit test-all test-all-pythons rest slow sweep mutants mutants-backends fuzz bench bench-everyday bench-trace bench-gpu gradbench format clean
+.PHONY: help demo docs test lint types unit test-all test-all-pythons next-python rest slow sweep mutants mutants-backends fuzz bench bench-everyday bench-trace bench-gpu gradbench format clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -75,6 +76,9 @@ mutants: $(VENV)/.installed-dev
 
 test-all-pythons:
 	@$(PYTHON) tests/pythons.py $(PYTEST_FLAGS)
+
+next-python: $(VENV)/.installed-dev
+	@$(BIN)/python tests/pythons.py --next
 
 fuzz: $(VENV)/.installed-dev
 	PYTHONPATH=$(CURDIR):tests $(BIN)/python -m fuzz --seconds $(or $(SECONDS),60) $(FUZZ)

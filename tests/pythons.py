@@ -2,6 +2,7 @@
 
     make test-all-pythons                  # what has not passed at this state of the tree
     python tests/pythons.py -k primitives  # the same with arguments for pytest
+    make next-python                       # what can be known of the next Python without one
 
 Each Python gets an environment in ``.pythons``, made once, with the package and what its tests need: the newest
 packages, and for the lowest Python also one with the lowest versions of what ``pyproject.toml`` says that the package
@@ -24,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".pythons"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = ".[test,examples]"
+NEXT = "3.14"
 
 
 def declared() -> list[str]:
@@ -77,7 +79,28 @@ def passes(own: Path, arguments: list[str]) -> bool:
     return True
 
 
+def next_python() -> int:
+    """Whether the package may work on the next Python, with which no test is run.
+
+    There are wheels of what it needs, its files compile to byte code, if that Python is here, and mypy takes them.
+    """
+    python = interpreter(NEXT)
+    wheels = ["--dry-run", "--ignore-installed", "--target", "nowhere", "--only-binary=:all:", "--python-version", NEXT]
+    steps = [[sys.executable, "-m", "pip", "install", "--quiet", *wheels, *PROJECT["dependencies"]]]
+    if python is None:
+        print(f"this machine has no Python {NEXT}: nothing is compiled to byte code")
+    else:
+        steps.append([python, "-c", "import sys, compileall; sys.exit(not compileall.compile_dir('adze', quiet=1))"])
+    steps.append([sys.executable, "-m", "mypy", "--strict", "--python-version", NEXT, "-p", "adze"])
+    failed = [step for step in steps if subprocess.run(step, cwd=ROOT).returncode]
+    for step in failed:
+        print(f"failed: {' '.join(step)}")
+    return bool(failed)
+
+
 def main(arguments: list[str]) -> int:
+    if arguments == ["--next"]:
+        return next_python()
     FOLDER.mkdir(exist_ok=True)
     failed = []
     lowest = declared()[0]
