@@ -324,9 +324,9 @@ def inv(a: Any) -> Expr:
     """The inverse. To apply it to something, take :func:`solve`. LinAlgError in the run for a singular matrix.
 
     >>> import adze as az, numpy as np
-    >>> az.evaluate(lambda a: az.linalg.inv(a))(np.array([[2.0, 0.0], [0.0, 4.0]]))
-    array([[0.5 , 0.  ],
-           [0.  , 0.25]])
+    >>> az.evaluate(lambda a: az.linalg.inv(a))(np.array([[2.0, 1.0], [1.0, 1.0]]))
+    array([[ 1., -1.],
+           [-1.,  2.]])
     """
     x = matrices("inv", floating(a))
     inverse: Expr = one_by_one(_inverted)(x)

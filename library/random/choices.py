@@ -46,8 +46,8 @@ def shuffle(key: Any, x: Any, axis: int = 0) -> Expr:
     """An array with the parts along an axis in random order, which is that of :func:`permutation`; x stays as it is.
 
     >>> import adze as az, numpy as np
-    >>> drawn = az.evaluate(lambda key, x: az.random.shuffle(key, x, axis=1))(az.random.key(0), [[1.0, 2.0, 3.0]])
-    >>> np.sort(drawn)
+    >>> x = np.array([[1.0, 2.0, 3.0]])
+    >>> np.sort(az.evaluate(lambda key, x: az.random.shuffle(key, x, axis=1))(az.random.key(0), x))
     array([[1., 2., 3.]])
     """
     given = as_expr(x)
