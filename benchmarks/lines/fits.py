@@ -2,8 +2,8 @@
 
 A large fit is measured by ten of its steps, beside its residuals. SciPy fits the small ones one after the other, with
 the same derivatives; there are so few of them in that line because it takes seconds for these already. Of a bundle it
-gets the same sparse Jacobian, and is measured until it is where its steps nearly end: at a quarter of the first cost.
-Adze's first step is below that. (With ``x_scale="jac"`` SciPy's end above it.)
+gets the same sparse Jacobian. It does not come to the least cost in a hundred seconds, nor far below ENOUGH, which it
+reaches in ten; Adze's first step is below that. (With ``x_scale="jac"`` SciPy's steps end above it.)
 """
 
 import importlib.util
@@ -171,7 +171,7 @@ LINES = [
     ),
     Line(
         "bundle, to a cost",
-        "The fit until it costs a quarter",
+        "The fit until it costs as much as SciPy's soon does",
         [BUNDLE],
         fits.scene,
         [
