@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any
 
 from adze.backends.constant_sizes import code_for
+from adze.backends.schedule.terms.legalisation import legalised
 from adze.core.annotations import Parameter
 from adze.core.builder import build
 from adze.core.dims import Dim, DimAtom, Name
@@ -70,7 +71,9 @@ def same_code(program: Program) -> bool:
     }
     code = code_for(own, {name: size.evaluate(values) for name, size in meaning.items()})
     named = {name: Dim.atom(Name(name)) for name in values}
-    return _without_requirements(code.term, meaning) == _without_requirements(annotated.term, named)
+    return _without_requirements(legalised(code.term), meaning) == _without_requirements(
+        legalised(annotated.term), named
+    )
 
 
 def _without_requirements(block: Block, meaning: dict[str, Dim]) -> Block:

@@ -82,8 +82,8 @@ define internal void @clock(i64 %part) cold noinline nounwind {{
 
 ALIGNMENT = 128  # of every temporary: two cache lines, which are often fetched together
 OUT_OF_MEMORY = -1  # in the failure record, where what is below zero ends the run
-OUT_OF_CELLS = -2  # so, where a region has no room
 INTERRUPTED = -(1 << 62)
+OUT_OF_CELLS = INTERRUPTED + 1  # where a region has no room
 # Words of the failure record: pointers to the table of branches, and to what says that the calling thread shall look
 # for signals, or a worker stop (``interrupts.py``).
 TABLE, TICK, STOP = 8, 9, 10
