@@ -1,6 +1,6 @@
 # make demo   run the example                  make test      lint, types and the fast tests, one case in eight
 # make docs   the site, in build/site: guide, manual, how-tos and the reference of every public name
-# make bench  measure against other tools      make test-all  their other cases, the long run, and the mutants
+# make bench  measure against other tools      make test-all  types at run time, more cases, the long run, the mutants
 # make bench-everyday, make bench-trace, make bench-gpu  everyday programs; traces; programs on an OpenCL device
 # make gradbench GRADBENCH=CHECKOUT  GradBench's evaluations, and tools of its own (benchmarks/gradbench/compare.py)
 # make sweep  every value of every parameter, where the other runs take some: hours, and may be chosen by PYTEST_FLAGS
@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DELETE_ON_ERROR:
-.PHONY: help demo docs test lint types unit test-all test-all-pythons next-python rest slow sweep mutants mutants-backends fuzz bench bench-everyday bench-trace bench-gpu gradbench format clean
+.PHONY: help demo docs test lint types unit test-all test-all-pythons next-python checked rest slow sweep mutants mutants-backends fuzz bench bench-everyday bench-trace bench-gpu gradbench format clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -44,7 +44,7 @@ lint: $(VENV)/.installed-dev
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy --strict -p adze
 
-# What takes more than 3 s is told at the end: it may be a sample, or slow.
+# What takes more than 3 s is told at the end: it may be a sample, or be left to a longer run.
 SLOWEST := --durations=10 --durations-min=3
 # Where typeguard checks nothing, it is not asked to: modules that call it take longer, even when it is told to rest.
 CHECKED := $(BIN)/pytest $(SLOWEST) $(PYTEST_FLAGS)
@@ -53,14 +53,17 @@ PLAIN := PYTHONPYCACHEPREFIX=$(CURDIR)/.pytest_cache/plain $(BIN)/pytest --typeg
 OR_NONE := || { status=$$?; test $$status -eq 5 && echo "no test is selected here" || exit $$status; }
 
 unit: $(VENV)/.installed-dev
-	@$(CHECKED) -m "not slow and not unguarded $(if $(ALL),,and not rest)" $(OR_NONE)
-	@$(PLAIN) -m "not slow and unguarded $(if $(ALL),,and not rest)" $(OR_NONE)
+	@$(PLAIN) -m "not slow and not guarded $(if $(ALL),,and not rest and not sweep)" $(OR_NONE)
 
 # One after the other, since each takes all processors.
 test-all:
+	$(MAKE) checked
 	$(MAKE) rest
 	$(MAKE) slow $(if $(WITHIN),WITHIN=$$(($(WITHIN) - $$(date +%s) + $(shell date +%s))))
 	$(MAKE) mutants
+
+checked: $(VENV)/.installed-dev
+	@$(CHECKED) -m "not slow and not rest and not sweep and not unguarded" $(OR_NONE)
 
 rest: $(VENV)/.installed-dev
 	@$(PLAIN) -m "rest and not slow" $(OR_NONE)

@@ -1,7 +1,7 @@
 """Parameters of which the fast run tries some, the long run more, and the sweep all.
 
-Of every test with parameters ``make test`` runs one case in eight, always the same ones; the others have the mark
-``rest``, which ``make test-all`` runs. What takes long is left to still longer runs by ``some``:
+Of every test with parameters ``make test`` runs one case in eight and ``make test-all`` as many as one in two, always
+the same ones; the others are left to ``make sweep``. What takes long is left to longer runs by ``some``:
 
     @pytest.mark.parametrize("shape", some(SHAPES, 3), ids=str)   # the first, the fourth, ... each time
 
@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-CASES = 8  # of a test, of which the fast run takes one
+FAST, LONG = 8, 2  # cases of a test, of which the fast run takes one, and the long run one
 SLOW = [pytest.mark.slow]
 SWEEP = [pytest.mark.slow, pytest.mark.sweep]
 
@@ -47,7 +47,7 @@ def sooner(values: Iterable[Any], soon: Callable[[Any], bool], long: int) -> lis
 
 
 def leave_the_rest(items: Sequence[pytest.Item]) -> None:
-    """Mark all but one in ``CASES`` cases of each test, and at least one, as for the long run.
+    """Leave cases of each test to the long run and to the sweep, but for one in ``FAST`` and one in ``LONG`` cases.
 
     Cases are chosen by their names alone, so that it is always the same ones, and a new case changes few of them.
     """
@@ -57,5 +57,6 @@ def leave_the_rest(items: Sequence[pytest.Item]) -> None:
             cases[item.nodeid.partition("[")[0]].append(item)
     for found in cases.values():
         found.sort(key=lambda item: hashlib.sha256(item.nodeid.encode()).digest())
-        for item in found[-(-len(found) // CASES) :]:
-            item.add_marker("rest")
+        fast, long = (-(-len(found) // each) for each in (FAST, LONG))
+        for number, item in enumerate(found[fast:], fast):
+            item.add_marker("rest" if number < long else "sweep")

@@ -165,6 +165,7 @@ def test_numbers_of_the_scheduler_have_names() -> None:
     assert not wrong, ", ".join(wrong)
 
 
+@pytest.mark.guarded
 def test_the_package_is_checked_at_run_time(request: pytest.FixtureRequest) -> None:
     assert request.config.getoption("typeguard_packages") == "adze"
     hooks = [finder for finder in sys.meta_path if type(finder).__module__.startswith(typeguard.__name__)]
