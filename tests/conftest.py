@@ -4,9 +4,10 @@ Hypothesis runs under one of three profiles: ``fast``, the default, and ``long``
 examples each time, so that a failure is a change in the code; ``sweep`` (``make sweep``) draws many, and new ones each
 time. None has a deadline, because the first call of a program compiles it.
 
-Typeguard checks every call of the package, which takes most of the time of a test. Long runs that make the same calls
-on more programs or inputs, which are marked ``slow`` or ``unguarded``, run without; ``make`` runs them in processes of
-their own, where modules do not even call it (``--typeguard-packages=``).
+Typeguard checks every call of the package, which takes most of the time of a test. So ``make`` runs tests in processes
+where modules do not even call it (``--typeguard-packages=``), and those of the fast run once more with it, in ``make
+test-all``. Long runs that make the same calls on more programs or inputs, which are marked ``slow`` or ``unguarded``,
+always run without.
 
 Modules with these checks have bytecode of their own, apart from that of other processes, which would run it: a module
 that is imported by one that is checked there takes its bytecode from under the same name.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from adze.backends.constant_sizes import code_for
+from adze.backends.constant_sizes import ConstantSizes, code_for
 from adze.backends.schedule.terms.legalisation import legalised
 from adze.core.annotations import Parameter
 from adze.core.builder import build
@@ -71,9 +71,8 @@ def same_code(program: Program) -> bool:
     }
     code = code_for(own, {name: size.evaluate(values) for name, size in meaning.items()})
     named = {name: Dim.atom(Name(name)) for name in values}
-    return _without_requirements(legalised(code.term), meaning) == _without_requirements(
-        legalised(annotated.term), named
-    )
+    term = legalised(annotated.term) if isinstance(code, ConstantSizes) else annotated.term
+    return _without_requirements(code.term, meaning) == _without_requirements(term, named)
 
 
 def _without_requirements(block: Block, meaning: dict[str, Dim]) -> Block:
