@@ -80,6 +80,7 @@ def product_by_bin(x: Vector, bins: Places) -> az.Array[az.f64, "3"]:
     return az.histogram(lambda a, b: a * b, 1.0, 3, bins, x)
 
 
+@pytest.mark.rest
 def test_products_by_bin_to_second_order() -> None:
     """With no zero, one and two zeros in a bin, and what is in no bin."""
     x, bins = np.array([2.0, 3.0, 0.0, 4.0, 0.0, 0.0, 5.0, 7.0]), np.array([0, 0, 1, 1, 2, 2, 2, 8])

@@ -81,6 +81,7 @@ def test_other_verbs(verb: str, body: str) -> None:
     compare(SOURCES["slice"], BODIES[body], VERBS[verb], body == "loop")
 
 
+@pytest.mark.rest
 def test_an_array_whose_size_is_a_sum_keeps_its_size() -> None:
     """A sum is a variable of the loops; arrays are as long as it is then."""
 

@@ -101,6 +101,7 @@ PROGRAMS: dict[str, tuple[az.Program, tuple[Any, ...]]] = {
 # Rules
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_derivatives_of_both_modes_and_orders(name: str) -> None:
@@ -183,6 +184,7 @@ def weights(n: int) -> tuple[Any, Any]:
     return RANDOM.standard_normal((n, n)), RANDOM.standard_normal(n)
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 def test_derivatives_of_expansions() -> None:
     counted = Counted(small=0)

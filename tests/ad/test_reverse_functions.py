@@ -41,6 +41,7 @@ def test_reverse_mode_is_the_transpose_of_forward_mode(case: Case) -> None:
     np.testing.assert_allclose(inner(found, v), inner(w, moved), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.rest
 @sampled(CASES)
 def test_compiled_cotangents_are_those_that_evaluate_gives(case: Case) -> None:
     for one, other in zip(*[floats(pulled(case, run)[0]) for run in (az.compile, az.evaluate)], strict=True):
@@ -488,6 +489,7 @@ def test_forks_of_numbers_lead_back_apart() -> None:
     np.testing.assert_allclose(second, differences, rtol=1e-6)
 
 
+@pytest.mark.rest
 def test_compiled_forks_of_numbers_lead_back_apart() -> None:
     v, slopes = np.array([0.3, 0.75, -0.5]), az.grad(walks, argnums=(0, 1))
     for n in (0, 1, 6):
@@ -532,6 +534,7 @@ def test_parameters_that_are_refused() -> None:
 # What it costs
 
 
+@pytest.mark.rest
 def test_the_work_of_a_gradient_is_a_multiple_of_that_of_the_program() -> None:
     """However long the recursion: operations, reads and writes, counted in calls."""
 

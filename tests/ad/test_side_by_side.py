@@ -348,6 +348,7 @@ def test_sums_of_many_directions_are_one_loop() -> None:
     assert text.count("tanh") == 1
 
 
+@pytest.mark.rest
 def test_a_loop_with_a_state_runs_once(programs: Any) -> None:
     """The tangents by all rates beside the states of an orbit."""
     jacobian = az.jacobian(programs.orbit, "rates")

@@ -76,6 +76,7 @@ def random_matrix(shape: tuple[int, int], density: float, seed: int) -> csr_arra
     return csr_array(np.where(rng.random(shape) < density, rng.uniform(0.5, 1, shape), 0.0))
 
 
+@pytest.mark.rest
 @settings(max_examples=10, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 9), st.floats(0, 1), st.integers(0, 99))
 def test_random_bilinear_maps(rows: int, columns: int, density: float, seed: int) -> None:

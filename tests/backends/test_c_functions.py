@@ -175,6 +175,7 @@ def test_several_results_and_types() -> None:
         assert run(b.T, k) == (1, 4)
 
 
+@pytest.mark.rest
 def test_derivatives_by_a_rule() -> None:
     program = az.program(lambda m, s: az.sum(az.map(lambda row: az.sum(scaled(row, s) ** 2), m)))
     gradient = az.grad(program, argnums=(0, 1))

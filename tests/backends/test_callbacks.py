@@ -87,6 +87,7 @@ def test_in_loops_and_branches() -> None:
         agrees(f, SQUARE, V, steps)
 
 
+@pytest.mark.rest
 def test_what_sizes_decide() -> None:
     """A call stands in a branch that is compiled on demand, and in a piece of a long block."""
 
@@ -394,6 +395,7 @@ def test_views_keep_the_arena_of_their_call() -> None:
     assert kept[0].base is not before[1]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("threads", some([2, 1], 2))
 def test_views_keep_whatever_memory_they_show(threads: int) -> None:
     """That of arguments, results, the arena and the threads' own; what the run has allocated itself is copied."""

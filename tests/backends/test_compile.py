@@ -43,6 +43,7 @@ def test_equals_evaluate_for_any_number_of_threads(case: Case) -> None:
             assert_same(az.compile(case.program, threads=threads)(*arguments), single, exact=True)
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 def test_arrays_whose_size_the_run_decides_beside_others() -> None:
     """A branch that is decided when the program is made has a size that is known; what is filtered has not."""
@@ -321,6 +322,7 @@ def test_several_python_threads_may_call_at_once() -> None:
     assert not wrong
 
 
+@pytest.mark.rest
 def test_what_was_generated_can_be_looked_at() -> None:
     fast = az.compile(mixed, threads=1)
     assert "parallel" in fast.loops and "lanes" in fast.loops and "jam" in fast.loops
@@ -356,6 +358,7 @@ def test_the_gradient_of_a_minimum_finds_its_place_whatever_the_rounding() -> No
     np.testing.assert_allclose(az.compile(az.grad(cost, argnums=1))(points, centroids), expected, rtol=1e-10)
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 def test_updates_run_once_where_what_follows_them_is_stored() -> None:
     """A loop is distributed behind an accumulate that also adds to accumulators around the loop."""

@@ -197,6 +197,7 @@ def test_matrix_products(d: int, fixed: bool) -> None:
         np.testing.assert_array_equal(total, expected[-1] if n else np.eye(d, dtype=np.int64))
 
 
+@pytest.mark.rest
 def test_large_matrices_one_after_the_other() -> None:
     m = integers(5, 70, 70)
     total, partial = compiled(products_of, m)
@@ -359,6 +360,7 @@ def nested(a: az.Array[az.f64, "n m"], k: az.Array[az.i64, "m"], s: az.f64):  # 
     )
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 @pytest.mark.parametrize(("n", "m"), [(0, 0), (0, 3), (1, 1), (3, 5), (7, 40), (40, 9)])
 @pytest.mark.parametrize("s", [0.5, -1.0])
@@ -368,6 +370,7 @@ def test_nested(n: int, m: int, s: float) -> None:
     like_evaluate(nested, a, k, s)
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 def test_nested_arrays_as_elements() -> None:
     @az.program
@@ -389,6 +392,7 @@ def test_nested_arrays_as_elements() -> None:
         like_evaluate(program, rotation, np.array([1.0, -0.5]))
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 def test_operators_with_free_variables() -> None:
     """Addition modulo p, and the product with a metric between the factors."""

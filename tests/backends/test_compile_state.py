@@ -147,6 +147,7 @@ def test_results_are_in_memory_of_their_own() -> None:
     check(program, x)
 
 
+@pytest.mark.rest
 def test_an_update_that_reads_the_old_array_elsewhere() -> None:
     @az.program
     def rotated(x: Vector) -> Any:
@@ -358,6 +359,7 @@ def test_a_filter() -> None:
         np.testing.assert_array_equal(check(positive, x), x[x > 0])
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 def test_inner_arrays_whose_size_depends_on_the_loop_around() -> None:
     @az.program

@@ -48,6 +48,7 @@ def test_memory_that_a_loop_reads_again_is_not_given_away() -> None:
     assert np.allclose(on_threads(rounds, x, 5), expected, rtol=1e-10)
 
 
+@pytest.mark.rest
 def test_what_a_kernel_reads_and_what_it_writes_are_apart(opencl: Any) -> None:
     """A temporary that is read for the last time, in another order than the next one of its size is written in."""
 
@@ -154,6 +155,7 @@ def test_reductions_of_all_lengths_count_each_element_once(size: int) -> None:
     assert [float(each) for each in on_threads(count, whole, k)] == [float(each) for each in expected]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("size", [9999, 50_001])
 def test_reductions_by_groups_count_each_element_once(opencl: Any, size: int) -> None:
     k = np.arange(size)
@@ -168,6 +170,7 @@ def products(a: az.Array[az.f64, "n n"], b: az.Array[az.f64, "n n"]) -> Any:
     return *factors, az.tril(a @ b), az.triu(b @ a, 1), az.tril(b @ b, 1), az.triu(a @ a, -1)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("n", [32, 33, 37, 40, 41, 47, 48, 49, 63, 64, 65, 80, 97, 129])
 def test_products_of_triangles_leave_out_zeros_alone(n: int) -> None:
     """Whole numbers, so that sums are exact: factors and results beside and across the diagonal."""

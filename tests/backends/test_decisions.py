@@ -72,6 +72,7 @@ def test_what_is_not_decided_here_cannot_be_forced() -> None:
         az.compile(spread).decisions(sizes={"m": 3})
 
 
+@pytest.mark.rest
 def test_what_other_code_of_a_program_decides_may_be_forced() -> None:
     """Small sizes that nobody annotated have code of their own."""
 
@@ -96,6 +97,7 @@ def test_what_is_forced_is_true_or_false() -> None:
         az.compile(spread, schedule={"force": {"fuse: y with x": True, 2: False}})
 
 
+@pytest.mark.rest
 def test_a_sum_that_changes_places_is_forced_for_all_sizes() -> None:
     @az.program
     def chain(a: az.Array[az.f64, "n m"], b: az.Array[az.f64, "m k"], v: az.Array[az.f64, "k"]) -> Any:

@@ -175,6 +175,7 @@ def test_a_result_may_have_a_class_of_its_own(folder: Path, counts: Counts) -> N
 # What is not
 
 
+@pytest.mark.rest
 def test_anything_that_matters_makes_another_entry(
     folder: Path, counts: Counts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -530,6 +531,7 @@ def test_a_folder_that_can_only_be_read(folder: Path, counts: Counts, monkeypatc
     assert counts.compiled == 2 and sorted(folder.iterdir()) == before
 
 
+@pytest.mark.rest
 def test_another_process_finds_it(folder: Path) -> None:
     script = """if True:
         import time

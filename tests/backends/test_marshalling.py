@@ -404,6 +404,7 @@ def test_a_value_of_two_types() -> None:
 # Depth
 
 
+@pytest.mark.rest
 def test_a_million_deep() -> None:
     xs = long_list()
     assert az.compile(total)(xs) == N * (N - 1) / 2
@@ -417,6 +418,7 @@ def test_a_million_deep() -> None:
 # The life of values
 
 
+@pytest.mark.rest
 def test_results_outlive_their_program_and_the_arguments() -> None:
     x, program = np.ones(2), az.program(again.function)
     compiled = az.compile(program)
@@ -450,6 +452,7 @@ def test_arrays_of_results_have_memory_of_their_own() -> None:
     assert made.vector.tolist() == [2, 2] and made.vector.flags.owndata
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("collects", [True, False])
 def test_nothing_is_left_behind(collects: bool) -> None:
     """As many objects after many calls as before, and the collector of garbage as it was."""

@@ -56,6 +56,7 @@ def test_states_stored(checkpoint: Any) -> None:
         assert abs(planned[n] - planned[256] - (stored(n) - stored(256))) < 0.1
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 def test_steps_that_sizes_say() -> None:
     """What the sizes decide is all in the arena."""

@@ -75,6 +75,7 @@ def test_tail_calls_take_no_memory() -> None:
     assert az.compile(steps)(100_000_000) == 50_000_000
 
 
+@pytest.mark.rest
 def test_a_recursion_without_end() -> None:
     """It is an error with the line, and the process and the next call are well."""
     program = """

@@ -51,6 +51,7 @@ def weighted(x: az.Array[az.f64, "n m"]) -> az.f64:
     return az.sum(spread * mean[order])
 
 
+@pytest.mark.rest
 def test_rows_name_the_lines_of_what_they_compute() -> None:
     """By the arrays that they write, whether measured or estimated; a nest of fused lines has each of them."""
     x = np.random.default_rng(0).random((300, 200))

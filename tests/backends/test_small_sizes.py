@@ -51,6 +51,7 @@ GRADIENTS = {
 }
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", some(GRADIENTS, 3))
 def test_updates_become_sums(name: str) -> None:
     gradient, shapes = GRADIENTS[name]

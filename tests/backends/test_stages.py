@@ -188,6 +188,7 @@ def test_a_call_like_the_one_before_enters_no_log(annotated: bool) -> None:
 CALL = "import adze as az, numpy as np; print(az.compile(lambda x: az.sum(x * x), threads=1)(np.ones(3)))"
 
 
+@pytest.mark.rest
 def test_the_environment_asks_for_logs() -> None:
     found = python(CALL, ADZE_LOG="compile, build")
     assert found.stdout == "3.0\n"
@@ -219,6 +220,7 @@ with compiling("f"), stage("LLVM"):
 """
 
 
+@pytest.mark.rest
 def test_nothing_is_printed_that_nobody_asked_for() -> None:
     """Standard error is a pipe here: no line of progress either."""
     found = python(SLOW)
@@ -517,6 +519,7 @@ def test_a_fork_in_the_middle(terminal: Terminal) -> None:
     assert terminal.visible == ""
 
 
+@pytest.mark.rest
 def test_a_process_ends_while_something_is_shown(terminal: Terminal) -> None:
     script = """
 import threading, time, adze

@@ -300,11 +300,13 @@ def adze(folder: Path, words: str, **environment: str) -> subprocess.CompletedPr
     )
 
 
+@pytest.mark.rest
 def test_a_closed_pipe_has_read_enough(commands: CommandLine) -> None:
     ran = adze(commands.folder, "adze show models.py:slope | true")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
+@pytest.mark.rest
 def test_it_works_from_an_empty_folder(tmp_path: Path) -> None:
     """Exit codes are those of the process, and nothing is left in the folder."""
     ran = adze(tmp_path, "adze show nothing.py:f", COLUMNS="40", TERM="xterm-256color")

@@ -26,6 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 def test_the_page_shows_what_commands_print(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     left_out = False

@@ -182,6 +182,7 @@ def test_a_program_without_loops_has_no_roofline(commands: CommandLine) -> None:
     assert ran.code == 0 and "roofline    says nothing: the estimate has no loops" in ran.out
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("compared", "difference"), [(":doubled", 0.5), ("scaled.py:other_shape", math.inf), (":scaled", 0.0)]
 )

@@ -108,6 +108,7 @@ def test_structures_without_annotations(run: Any) -> None:
     assert list(result["b"][1][0]) == [0, 1, 2]
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 @both
 def test_calls_with_other_structures_and_kinds(run: Any) -> None:

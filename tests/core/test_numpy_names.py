@@ -346,6 +346,7 @@ def test_every_function_that_answers_is_here() -> None:
     assert {f.__name__ for f in [*CALLS, *ELEMENTWISE]} == ANSWERING
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("function", some(CALLS, 2), ids=lambda f: f.__name__)
 def test_functions_of_arrays(function: Any) -> None:
     for number, call in enumerate(CALLS[function]):

@@ -75,6 +75,7 @@ def test_filters_read_only_what_is_there() -> None:
     np.testing.assert_array_equal(found, np.convolve(np.ones(3), [1.0, np.inf]))
 
 
+@pytest.mark.rest
 def test_order_has_slopes() -> None:
     slope_agrees(az.median, X)
     slope_agrees(az.median, X[:6])

@@ -302,6 +302,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.rest
 def test_code_from_the_disk_compares_sizes(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADZE_CACHE", str(tmp_path / "entries"))
     (tmp_path / "call.py").write_text(CALL)

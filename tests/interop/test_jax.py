@@ -174,6 +174,7 @@ def test_symbolic_shapes() -> None:
         export.export(jax.jit(az.jax(lambda x: az.sum(x))))(shape)
 
 
+@pytest.mark.rest
 def test_what_fails_in_the_run_names_the_line_of_the_program() -> None:
     f = az.jax(picked)
     table, rows = numbers(3, 2), jnp.asarray([0, 7])

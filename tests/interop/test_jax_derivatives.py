@@ -73,6 +73,7 @@ def test_transforms(pair: str) -> None:
     same(found, transformed(formula.fixed(formula.meaning))(*formula.moving()))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("pair", pairs(["scalars", "mixed", "recurrence"], NESTED, 8))
 def test_transforms_of_transforms(pair: str) -> None:
     name, transform = pair.split(" ", 1)
@@ -97,6 +98,7 @@ def inside_cond(f: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, y: jax.lax.cond(x > y, f, lambda x, y: f(y, x), x, y)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("inside", [inside_scan, inside_fori_loop, inside_cond])
 def test_inside_of_jax_control_flow(inside: Callable[..., Any]) -> None:
     x, y = jnp.asarray(0.3), jnp.asarray(0.8)
@@ -141,6 +143,7 @@ def test_verbs_of_programs() -> None:
     same(az.jax(az.vmap(scalars, (0, None)))(numbers(3), y), jnp.sin(numbers(3)) * y**3)
 
 
+@pytest.mark.rest
 def test_a_custom_linear_solve() -> None:
     """Whose matrix is a derivative that JAX transposes."""
 

@@ -70,6 +70,7 @@ def test_programs(name: str, verb: str) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
+@pytest.mark.rest
 @each_library
 def test_types_and_structures(name: str) -> None:
     convert, numpy = conversion(name)

@@ -17,6 +17,7 @@ from adze.interop.tensors import as_array, as_tensor
 torch = pytorch()
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 @pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: formula.name)
 def test_values(formula: Formula) -> None:

@@ -38,6 +38,7 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 # Dynamo and AOTAutograd
 
 
+@pytest.mark.rest
 @each
 def test_compiled(formula: Formula) -> None:
     """The value and one backward, of arrays whose sizes are not known to the compiler."""

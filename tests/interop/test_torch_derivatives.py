@@ -20,6 +20,7 @@ SIZED = [formula for formula in FORMULAS if formula.program is not positive]
 each_sized = pytest.mark.parametrize("formula", SIZED, ids=lambda formula: formula.name)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: formula.name)
 def test_gradcheck(formula: Formula) -> None:
     """Both modes; cotangents in batches where PyTorch can: not for results whose size the run decides."""
@@ -33,6 +34,7 @@ def test_gradcheck(formula: Formula) -> None:
     )
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ["scalars", "mixed", "recurrence", "picked", "positive"])
 def test_gradgradcheck(name: str) -> None:
     formula = BY_NAME[name]
@@ -62,6 +64,7 @@ NESTED: dict[str, Callable[[Any], Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @each_sized
 def test_transforms(formula: Formula, transform: str) -> None:

@@ -99,6 +99,7 @@ def test_many_threads_at_once(threads: int, runs: list[str]) -> None:
     assert len(runs) < 100
 
 
+@pytest.mark.rest
 def test_many_shapes_have_handlers() -> None:
     f = jax.jit(az.jax(az.program(lambda x: x + 1)))
     for size in range(1, 70, 3):

@@ -55,6 +55,7 @@ def pulled(weights: Any, cotangent: Any, mode: str) -> Any:
     return found
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("by_slices", [False, True], ids=["window", "slices"])
 @pytest.mark.parametrize(("rank", "width"), [(1, 3), (1, 7), (2, 3), (3, 3)])
 @pytest.mark.parametrize("mode", some(MODES, 2))

@@ -124,6 +124,7 @@ def test_what_varies_with_a_sum_is_not_stored() -> None:
     assert compiled.peak_bytes(np.empty(1000), np.empty(2005)) < 8 * 1000 * 1000 / 4
 
 
+@pytest.mark.rest
 def test_updates_that_share_more_than_one_value() -> None:
     """Two values that several updates share, one of which is made of the other; one is read under a test."""
 

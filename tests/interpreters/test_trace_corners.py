@@ -290,6 +290,7 @@ def descended(self: Any, n: az.i64, x: az.f64) -> az.f64:
     return az.cond(n == 0, lambda: x, lambda: self(n - 1, x * 1.5) + 1.0)
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 @pytest.mark.parametrize("keep", some(["reals", "arrays"], 2))
 def test_deep_recursion(keep: str) -> None:

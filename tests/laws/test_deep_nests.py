@@ -147,6 +147,7 @@ def calls_of(run: Callable[[], Any]) -> int:
     return calls
 
 
+@pytest.mark.rest
 def test_loops_are_looked_into_as_often_as_they_are_deep() -> None:
     """Not twice as often for each loop around, to see what their states become."""
     counts = [calls_of(partial(az.simplify, az.grad(loops(depth)))) for depth in (6, 12)]
@@ -169,6 +170,7 @@ def test_a_loop_is_looked_into_once_not_for_each_loop_around(nest: Any) -> None:
     assert counts[1] < 2.1 * counts[0]
 
 
+@pytest.mark.rest
 def test_what_no_memory_holds_is_not_stored() -> None:
     """Loops outside of it are left as they are, and the schedule says so."""
     x = np.linspace(0.5, 1.5, 2)

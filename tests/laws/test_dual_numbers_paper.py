@@ -130,6 +130,7 @@ def test_r11_recursion_choices_and_numbers_that_do_not_move() -> None:
         assert everywhere(halved, x, Maybe.Nothing(), 2) == [1]
 
 
+@pytest.mark.rest
 def test_r11_a_derivative_ends_where_the_program_does() -> None:
     program = """
 import adze as az
@@ -246,6 +247,7 @@ def test_r07_the_gradient_has_the_shape_of_the_input(run: Any) -> None:
     assert run(az.grad(total))(((2.0, 3), Maybe.Nothing(), List.Nil())) == ((3, None), Maybe.Nothing(), List.Nil())
 
 
+@pytest.mark.rest
 def test_r08_the_work_of_a_gradient_is_linear() -> None:
     """No logarithm: work for each operation of the program is the same from 10^2 to 10^4."""
     ratios = []
@@ -299,6 +301,7 @@ def forked(fork: bool) -> az.Program:
     return az.program(sums)
 
 
+@pytest.mark.rest
 def test_r13_forks_mean_what_their_branches_mean() -> None:
     for n in (0, 1, 4):
         with_forks, without = [everywhere(forked(fork), 0.75, -0.5, n) for fork in (True, False)]

@@ -122,6 +122,7 @@ def test_types_that_refuse_a_branch_no_call_takes_are_no_failure(monkeypatch: py
     assert checks.checked(replace(case, configuration=Configuration()), "cross").kind == "refused"
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 @pytest.mark.parametrize("count", some([15, 60], 2))
 def test_random_programs_of_every_kind(count: int) -> None:

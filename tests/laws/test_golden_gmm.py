@@ -54,6 +54,7 @@ def test_evaluated(case: Any) -> None:
     agree(az.evaluate(gmm.gradient)(*case.arguments), case)
 
 
+@pytest.mark.rest
 @cases
 def test_compiled(case: Any, compiled: dict[int, az.Compiled]) -> None:
     for threads in (1, 2):
@@ -69,6 +70,7 @@ def test_the_number_of_threads_changes_no_bit(case: Any, compiled: dict[int, az.
             assert a.tobytes() == b.tobytes()
 
 
+@pytest.mark.rest
 @cases
 def test_forward_mode_agrees_with_reverse_mode(case: Any, forward: az.Compiled) -> None:
     """The derivative in one direction is the inner product of the gradient with it."""

@@ -67,6 +67,7 @@ def together(x: Any, y: Any) -> tuple[Any, ...]:
     return numbers if numbers[0].dtype in (az.f64, np.float64) else (*numbers, x | y, x // (y | 1), x >> (y & 7))
 
 
+@pytest.mark.rest
 @each_type
 def test_pairs_of_types(scalar: Scalar, run: Run) -> None:
     """One program for all types that the second operand may have."""
@@ -95,6 +96,7 @@ def alone(np_: Any, x: Any) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+@pytest.mark.rest
 @each_type
 def test_reductions_scans_and_orders(scalar: Scalar, run: Run) -> None:
     x = limits(scalar)

@@ -88,6 +88,7 @@ def through_everything(kind: str, length: int) -> None:
     np.testing.assert_allclose(az.evaluate(gradient)(1.5, -0.25), tangent, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("kind", some(KINDS, 2))
 def test_more_bindings_than_the_stack_is_deep(kind: str) -> None:
     apart(f"through_everything({kind!r}, 3_000)")

@@ -344,6 +344,7 @@ def new() -> Any:
     return example("new_operation")
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 @pytest.mark.parametrize("n", [1, 2, 5, 33])
 def test_the_example_in_every_interpretation(new: Any, n: int) -> None:
@@ -360,6 +361,7 @@ def test_the_example_in_every_interpretation(new: Any, n: int) -> None:
     np.testing.assert_allclose(az.grad(program, 1, via="trace")(heat, conductivity), wanted[1], rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 def test_derivatives_of_the_example(new: Any) -> None:
     has_derivatives(new.cooling, RANDOM.standard_normal((2, 4)), RANDOM.random(4))

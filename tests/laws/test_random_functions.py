@@ -27,6 +27,7 @@ def test_evaluate_agrees_with_python(seed: int) -> None:
     exact(az.evaluate(program)(*arguments), expected)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("seed", [12, 156, *range(200, 230)])
 def test_compiled_agrees_with_python(seed: int) -> None:
     """Seed 12 jumps between procedures that take more than there are registers; 156 has empty cells of two types."""

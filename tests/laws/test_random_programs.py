@@ -22,21 +22,25 @@ pytestmark = pytest.mark.unguarded
 EXAMPLES = 40
 
 
+@pytest.mark.rest
 @given(program_texts(polynomial=True), argument_lists())
 def test_polynomial_programs_agree_exactly(text: str, arguments: tuple[Any, ...]) -> None:
     everywhere(made(text), arguments, exact)
 
 
+@pytest.mark.rest
 @given(program_texts(depth=3), argument_lists())
 def test_smooth_programs_agree_to_rounding(text: str, arguments: tuple[Any, ...]) -> None:
     everywhere(made(text), arguments, rounded)
 
 
+@pytest.mark.rest
 @given(program_texts(polynomial=True, depth=3), argument_lists(special=True))
 def test_infinities_and_nan_come_out_in_the_same_places(text: str, arguments: tuple[Any, ...]) -> None:
     everywhere(made(text), arguments, rounded)
 
 
+@pytest.mark.rest
 @given(program_texts(polynomial=True, depth=3), argument_lists(empty=True))
 def test_empty_arrays_give_the_same_or_fail_in_the_same_way(text: str, arguments: tuple[Any, ...]) -> None:
     """Reading an element of nothing is an error everywhere, with the same message."""

@@ -196,6 +196,7 @@ def test_their_code_gives_the_same_on_any_number_of_threads(case: Case) -> None:
             np.testing.assert_array_equal(floats(other), floats(found[0]))
 
 
+@pytest.mark.rest
 @some_cases
 def test_their_cotangents_are_those_of_differences(case: Case) -> None:
     """And the same bits on any number of threads."""

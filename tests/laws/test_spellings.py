@@ -88,6 +88,7 @@ def check_values(name: str, seed: int, derived: bool, run: Callable[..., Any] = 
             np.testing.assert_allclose(found, right, rtol=1e-11, atol=1e-12, err_msg=kind)
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 @pytest.mark.parametrize(("name", "derived"), sorted(FAST), ids=str)
 def test_spellings_are_the_same_nests(name: str, derived: bool) -> None:

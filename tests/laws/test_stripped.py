@@ -34,6 +34,7 @@ COMPARED = "the comparison of two sizes inside of a map keeps it apart from the 
 OTHER = {"sequences.random_field": [pytest.mark.xfail(strict=True, reason=COMPARED)]}
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 @pytest.mark.parametrize(
     "program", [pytest.param(program, id=name, marks=OTHER.get(name, [])) for name, program in WRITTEN]

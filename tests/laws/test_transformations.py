@@ -228,6 +228,7 @@ def products_of_rows(
     return az.generate((rows.shape[0] - 1, y.shape[0]), product)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("n", "k", "d"), [(0, 3, 4), (1, 1, 1), (2, 3, 40), (40, 17, 3), (90, 10, 5)])
 def test_what_data_choose_is_packed_whole_where_it_is_read_often(n: int, k: int, d: int) -> None:
     random = np.random.default_rng(n)

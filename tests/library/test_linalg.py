@@ -170,6 +170,7 @@ def test_factors_are_those_of_scipy(shape: tuple[int, ...]) -> None:
         close(mine, theirs)
 
 
+@pytest.mark.rest
 def test_solves_with_factors() -> None:
     a, b = general(5, 5), RANDOM.standard_normal((5, 2))
     held = scipy.linalg.lu_factor(a)
@@ -187,6 +188,7 @@ def test_solves_with_factors() -> None:
         az.compile(outside)(held[0], held[1] + 3, b)
 
 
+@pytest.mark.rest
 def test_least_squares_of_matrices_without_full_rank() -> None:
     """The least x, a rank, and a cutoff; NumPy leaves the residuals out."""
     a, b = np.outer(np.arange(1.0, 5.0), [1.0, 2.0, 3.0]), RANDOM.standard_normal(4)
@@ -234,6 +236,7 @@ ONCE: dict[str, tuple[Callable[..., Any], dict[str, int]]] = {
 }
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ONCE)
 def test_a_gradient_factorises_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     call, wanted = ONCE[name]
@@ -334,6 +337,7 @@ def sometimes(names: Any, fast: set[str]) -> Any:
     return pytest.mark.parametrize("name", sooner(names, lambda name: name in fast, 2))
 
 
+@pytest.mark.rest
 @sometimes(SCALARS, {"cholesky", "solve", "slogdet", "qr, wide", "eigh"})
 def test_derivatives_are_those_of_differences(name: str) -> None:
     call, arguments = SCALARS[name]
@@ -350,6 +354,7 @@ def test_derivatives_are_those_of_differences(name: str) -> None:
     assert np.isclose(az.compile(az.jvp(program))(*arguments, *directions)[1], slope, rtol=2e-6, atol=1e-7)
 
 
+@pytest.mark.rest
 @sometimes(
     [
         *(
@@ -386,6 +391,7 @@ def test_a_batch_by_map_is_one_by_stacks() -> None:
     np.testing.assert_allclose(az.compile(az.vmap(az.linalg.det))(stacks), np.linalg.det(stacks), rtol=1e-12)
 
 
+@pytest.mark.rest
 def test_the_likelihood_of_a_gaussian_process() -> None:
     """What people write: by a factor, by slogdet and solve, and by hand."""
     x, y = np.sort(RANDOM.uniform(0, 5, 30)), RANDOM.standard_normal(30)

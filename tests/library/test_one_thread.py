@@ -128,6 +128,7 @@ def test_beside_scipy_in_another_thread() -> None:
     assert numbers() == {2}
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 @pytest.mark.parametrize("interpret", [az.evaluate, az.compile])
 def test_bits_do_not_depend_on_the_threads_of_the_library(interpret: Callable[..., Any]) -> None:

@@ -175,6 +175,7 @@ def test_bits_and_integers_are_equally_probable() -> None:
     assert (az.evaluate(lambda key: az.random.integers(key, 5, 3, 3))(KEY) == 3).all()
 
 
+@pytest.mark.rest
 def test_choices() -> None:
     p = np.array([0.1, 0.0, 0.6, 0.3])
     drawn = az.compile(lambda key, p: az.random.choice(key, 4, COUNT, p=p))(KEY, p)
@@ -193,6 +194,7 @@ def test_choices() -> None:
         az.evaluate(lambda key, p: az.random.choice(key, 4, 2, replace=False, p=p))(KEY, p)
 
 
+@pytest.mark.rest
 def test_permutations() -> None:
     order = az.compile(lambda key: az.random.permutation(key, 50))(KEY)
     assert sorted(order) == list(range(50)) and order.tolist() != list(range(50))

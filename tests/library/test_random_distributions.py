@@ -159,6 +159,7 @@ def test_the_same_numbers_of_distributions_on_a_device(name: str, opencl: Any) -
     np.testing.assert_allclose(found, az.evaluate(program)(KEY, 300), rtol=rounding)
 
 
+@pytest.mark.rest
 def test_parameters_broadcast_and_do_not_change_what_others_draw() -> None:
     a, b = np.array([[0.5], [3.0]]), np.array([1.0, 2.0, 9.0])
     given = {
@@ -188,6 +189,7 @@ def test_parameters_broadcast_and_do_not_change_what_others_draw() -> None:
     assert one.shape == () and one == rows[0, 0]
 
 
+@pytest.mark.rest
 def test_dirichlet_vectors() -> None:
     alpha = np.array([0.2, 1.0, 3.0])
     drawn = az.compile(lambda key, alpha: R.dirichlet(key, alpha, COUNT))(KEY, alpha)
@@ -290,6 +292,7 @@ def quantile_slope(distribution: Any, x: np.ndarray, parameters: list[np.ndarray
 SHAPES = np.repeat([0.05, 0.1, 0.5, 1.0, 1.5, 3.0, 30.0, 1000.0], 25)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("dtype", [az.f64, az.f32])
 def test_gamma_numbers_move_as_quantiles(dtype: Any) -> None:
     draw = az.program(lambda a: R.gamma(KEY, a, dtype=dtype))
@@ -318,6 +321,7 @@ def test_the_integral_of_the_slope_is_exact() -> None:
     np.testing.assert_allclose(slope(np.ones(50), np.log(x)), wanted, rtol=1e-12)
 
 
+@pytest.mark.rest
 def test_second_derivatives_of_gamma_numbers() -> None:
     shapes = np.repeat([0.3, 1.0, 4.0, 100.0], 5)
     slopes = az.grad(lambda a: az.sum(R.gamma(KEY, a)))
@@ -329,6 +333,7 @@ def test_second_derivatives_of_gamma_numbers() -> None:
     np.testing.assert_allclose(az.compile(curvature)(shapes), wanted, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.rest
 def test_a_gradient_draws_gamma_numbers_once() -> None:
     @az.program
     def total(a: az.Array[az.f64, "n"]) -> az.f64:
@@ -337,6 +342,7 @@ def test_a_gradient_draws_gamma_numbers_once() -> None:
     assert az.compile(az.grad(total)).loops.count("while") == 1
 
 
+@pytest.mark.rest
 def test_truncated_normal_numbers_move_as_quantiles() -> None:
     low = np.array([-1.0, -0.3, 2.0, 6.0, -3.0, -8.0, 38.0] * 20)
     high = np.array([2.0, 0.1, 9.0, 7.0, -1.0, -6.0, 39.0] * 20)
@@ -378,6 +384,7 @@ def test_derivatives_of_what_is_made_of_gamma_numbers() -> None:
     np.testing.assert_allclose(np.concatenate([np.ravel(s) for s in slopes]), wanted, rtol=0.05, atol=2e-3)
 
 
+@pytest.mark.rest
 def test_counts_do_not_move() -> None:
     @az.program
     def total(lam: az.f64, p: az.f64) -> az.f64:
@@ -389,6 +396,7 @@ def test_counts_do_not_move() -> None:
     assert slopes == (drawn.sum(), 0.0)
 
 
+@pytest.mark.rest
 def test_a_trace_keeps_the_rule() -> None:
     """A run that is recorded has trials in it, through which no derivative goes."""
 
@@ -401,6 +409,7 @@ def test_a_trace_keeps_the_rule() -> None:
     np.testing.assert_allclose(az.evaluate(az.grad(traced))(a), az.evaluate(az.grad(total))(a), rtol=1e-12)
 
 
+@pytest.mark.rest
 def test_keys_may_be_batched() -> None:
     keys = az.evaluate(lambda key: R.split(key, 3))(KEY)
     batch = az.compile(az.vmap(lambda key, a: R.gamma(key, a, 4), in_axes=(0, None)))(keys, 0.7)

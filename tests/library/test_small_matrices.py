@@ -81,6 +81,7 @@ def close(found: Any, wanted: Any, rtol: float = 1e-9) -> None:
 SIZES = some([0, 1, 5, 2, 8, 32, 9], 3)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_one_matrix(name: str, size: int) -> None:
@@ -113,6 +114,7 @@ def test_a_map_over_matrices(name: str, size: int) -> None:
         close(az.evaluate(program)(a, b), stacked)
 
 
+@pytest.mark.rest
 def test_stacks_broadcast() -> None:
     for left, right in [((4, 3, 3), (3, 2)), ((3, 3), (4, 3, 2)), ((2, 1, 3, 3), (4, 3, 1)), ((0, 3, 3), (3, 1))]:
         a, b = general(*left), RANDOM.standard_normal(right)
@@ -173,6 +175,7 @@ DERIVED = [(name, size) for name in DIFFERENTIATED for size in (1, 3, 9)]
 STEP = 1e-6
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("case", sooner(DERIVED, lambda case: case == ("solve", 3), 4), ids=str)
 def test_derivatives_of_small_matrices(case: tuple[str, int]) -> None:
     name, size = case
@@ -206,6 +209,7 @@ def test_evaluated_gradients() -> None:
     close(az.evaluate(gradient)(a, b), az.compile(gradient)(a, b))
 
 
+@pytest.mark.rest
 def test_a_filter_in_a_loop() -> None:
     """A Kalman filter: the likelihood of a series, and its derivative by the noise, against differences."""
     n, series = 3, RANDOM.standard_normal((20, 3))
@@ -301,6 +305,7 @@ def test_without_checks_there_are_no_requirements() -> None:
 # OpenCL
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("size", [2, 6, 9])
 def test_small_matrices_on_a_device(size: int, opencl: Any) -> None:
     a, b = general(100, size, size), RANDOM.standard_normal((100, size))

@@ -168,6 +168,7 @@ def contrast(one: str, other: str) -> float:
     return (bright + 0.05) / (dark + 0.05)
 
 
+@pytest.mark.rest
 def test_ten_thousand_lines_without_lag(browser: Any, tmp_path: Path) -> None:
     origins = [frozenset([Origin("f.py", number)]) for number in range(10)]
     long = [Line(f"{'  ' * (k % 7)}let t{k} = x{k}", origins[k % 10], loops=frozenset([k])) for k in range(10_000)]
@@ -223,6 +224,7 @@ def test_a_hostile_program_runs_nothing_in_a_page_or_a_notebook(browser: Any, tm
         view.close()
 
 
+@pytest.mark.rest
 def test_a_page_in_a_notebook_works_and_cannot_touch_it(browser: Any, explored: az.Page, tmp_path: Path) -> None:
     notebook = tmp_path / "notebook.html"
     notebook.write_text(f"<!doctype html>{explored._repr_html_()}", encoding="utf-8")

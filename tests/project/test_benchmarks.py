@@ -157,6 +157,7 @@ def test_bounds_of_programs_over_chunks(module: Callable[[str], ModuleType]) -> 
     assert list(module("bounds").over_chunks({})) == []
 
 
+@pytest.mark.rest
 def test_tables_of_programs_over_chunks_are_of_what_is_kept() -> None:
     """In a process of its own, where ``programs`` are those of the benchmarks."""
     code = (
@@ -356,12 +357,14 @@ def test_the_benchmark_of_the_cpu_runs_alone(tmp_path: Path) -> None:
         assert all(row["median"] > 0 and row["off"] == 0 for row in function["contenders"].values())
 
 
+@pytest.mark.rest
 def test_what_values_cost_is_told() -> None:
     done = run("--quick", script="values.py")
     assert done.returncode == 0, done.stderr
     assert "a list of 1000 numbers" in done.stdout and "a tree of 2047 nodes" in done.stdout
 
 
+@pytest.mark.rest
 def test_a_line_that_fails_is_told(
     module: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -449,6 +452,7 @@ def test_the_benchmark_of_devices_runs_at_small_sizes(programs: tuple[str, ...],
     assert [row.split()[1] for row in rows] == [program for program in programs for _ in ("gradient", "primal")]
 
 
+@pytest.mark.rest
 def test_without_a_device_the_benchmark_says_what_is_missing(tmp_path: Path) -> None:
     pytest.importorskip("pyopencl")
     done = run("--quick", OCL_ICD_VENDORS=str(tmp_path), ADZE_OPENCL_DEVICE="")

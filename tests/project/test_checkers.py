@@ -144,6 +144,7 @@ def wrong_to_pyright(file: Path) -> set[int]:
     return {message["range"]["start"]["line"] + 1 for message in found["generalDiagnostics"]}
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 @pytest.mark.parametrize("checker", [wrong_to_mypy, wrong_to_pyright])
 def test_wrong_calls_are_errors_in_the_editor(checker: Callable[[Path], set[int]], tmp_path: Path) -> None:

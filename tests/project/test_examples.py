@@ -83,6 +83,7 @@ def is_there(mark: str) -> bool:
     return True
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_code_in_documents_runs(document: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,6 +144,7 @@ def output(name: str, folder: Path, *arguments: str) -> str:
     return finished.stdout
 
 
+@pytest.mark.rest
 def test_gmm(tmp_path: Path) -> None:
     text = output("gmm", tmp_path)
     assert re.match(r"The program:\s+def objective\(\s*alpha: f64\[k\],\s+mu: f64\[k, d\],", text)
@@ -169,6 +171,7 @@ def test_gmm_takes_a_file(tmp_path: Path) -> None:
     assert text.count("agree bit for bit: yes") == 1 and "d=2 k=5 n=1000" in text
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     ("name", "start"),
     [
@@ -186,6 +189,7 @@ def test_example(name: str, start: str, tmp_path: Path) -> None:
     assert output(name, tmp_path).startswith(start)
 
 
+@pytest.mark.rest
 def test_phylogeny(tmp_path: Path) -> None:
     """The fit is more likely than the tree that made the data, and near to it."""
     text = output("phylogeny", tmp_path)
@@ -202,6 +206,7 @@ def numbers(pattern: str, text: str) -> list[float]:
     return [float(number) for number in found.groups()]
 
 
+@pytest.mark.rest
 def test_gaussian_process(tmp_path: Path) -> None:
     text = output("gaussian_process", tmp_path)
     own, density = numbers(r"misfit at the start ([\d.]+); by scipy.stats ([\d.]+)", text)
@@ -212,6 +217,7 @@ def test_gaussian_process(tmp_path: Path) -> None:
     assert numbers(r"the mean is off from the function by ([\d.]+)", text)[0] < 0.06
 
 
+@pytest.mark.rest
 def test_kalman_smoother(tmp_path: Path) -> None:
     text = output("kalman_smoother", tmp_path)
     assert numbers(r"smoothed states off from least squares by (\S+)", text)[0] < 1e-9
@@ -220,6 +226,7 @@ def test_kalman_smoother(tmp_path: Path) -> None:
     assert numbers(r"gradient off from differences by (\S+) of it", text)[0] < 1e-4
 
 
+@pytest.mark.rest
 def test_option_greeks(tmp_path: Path) -> None:
     """Within four deviations of the means; the paths are not stored."""
     text = output("option_greeks", tmp_path)
@@ -229,6 +236,7 @@ def test_option_greeks(tmp_path: Path) -> None:
     assert numbers(r"([\d.]+) MB, not 8 MB", text)[0] < 1
 
 
+@pytest.mark.rest
 def test_backends(tmp_path: Path) -> None:
     """Both codes, and results that agree; without a device, what is missing."""
     text = output("backends", tmp_path, "--backend", "opencl")
@@ -261,6 +269,7 @@ def test_mandelbrot_counts_steps() -> None:
         np.testing.assert_array_equal(language(mandelbrot.escape_times)(real, imaginary, 20), times)
 
 
+@pytest.mark.rest
 def test_mandelbrot_draws(tmp_path: Path) -> None:
     """The points of the set are black, and no others."""
     from matplotlib.image import imread
@@ -316,6 +325,7 @@ def test_bounds_contain_the_result(case: Case) -> None:
             assert np.all(box.low <= result) and np.all(result <= box.high)
 
 
+@pytest.mark.rest
 def test_the_page_of_names_is_what_its_script_makes() -> None:
     """In a process of its own, where no test has made primitives of NumPy's functions."""
     script, page = ROOT / "examples" / "names.py", ROOT / "docs" / "names.md"

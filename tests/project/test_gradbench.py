@@ -218,6 +218,7 @@ def test_all_evaluations_are_there() -> None:
     assert listed == sorted(MODULES)
 
 
+@pytest.mark.rest
 def test_a_session() -> None:
     check([module for module in MODULES if module not in LONG], but=LONG_FUNCTIONS)
 
@@ -228,6 +229,7 @@ def test_a_long_session(module: str) -> None:
     check([module], "--threads", "2")
 
 
+@pytest.mark.rest
 def test_other_messages_are_acknowledged() -> None:
     asked = [{"kind": "start"}, {"kind": "analysis", "of": 8, "valid": False, "error": "no"}, {"kind": "farewell"}]
     found = answers([{"id": 7 - number, **message} for number, message in enumerate(asked)], "--threads", "2")
@@ -235,6 +237,7 @@ def test_other_messages_are_acknowledged() -> None:
     assert found == [{"id": 7, "tool": "adze", "config": config}, {"id": 6}, {"id": 5}]
 
 
+@pytest.mark.rest
 def test_what_is_wrong_is_answered_and_the_session_goes_on() -> None:
     def evaluate(module: str, function: str, given: Any) -> Message:
         return {"kind": "evaluate", "module": module, "function": function, "input": given}
@@ -290,6 +293,7 @@ for number, function in enumerate(("square", "cube", "double")):
 """
 
 
+@pytest.mark.rest
 def test_an_evaluation_is_handed_on(compare: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "python" / "gradbench" / "gradbench" / "evals" / "hello" / "run.py"
     script.parent.mkdir(parents=True)

@@ -73,6 +73,7 @@ def test_modules_have_one_name() -> None:
         assert not wrong, f"imported without the package's name: {wrong}"
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("folder", MAY_IMPORT)
 def test_imports_never_point_up(folder: str) -> None:
     wrong = []
@@ -84,6 +85,7 @@ def test_imports_never_point_up(folder: str) -> None:
     assert not wrong, f"{folder} may import only {sorted(MAY_IMPORT[folder])} of adze: " + ", ".join(wrong)
 
 
+@pytest.mark.rest
 def test_imports_have_no_circle() -> None:
     """Between files, also inside functions and for type checkers."""
     files = {}
@@ -100,6 +102,7 @@ def test_imports_have_no_circle() -> None:
 NAMED = re.compile(r"(?:[a-z_]+/)+[a-z_]*\.py|(?<=`)[a-z_]+\.py(?=`)")
 
 
+@pytest.mark.rest
 def test_files_that_texts_name_are_there() -> None:
     """In documents and in docstrings: from the root, from ``backends/``, or a neighbour of what names it."""
     texts = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
@@ -176,12 +179,14 @@ def test_the_table_of_constructs_is_up_to_date() -> None:
     assert table() in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "write it anew: tests/count_construct.py"
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ["scan", "histogram"])
 def test_few_files_name_a_construct(name: str) -> None:
     found = files(CONSTRUCTS[name])
     assert len(found) <= 15, ", ".join(found)
 
 
+@pytest.mark.rest
 def test_only_the_table_has_sets_of_constructs() -> None:
     """What several constructs have in common is asked of their rows."""
     wrong = []

@@ -51,6 +51,7 @@ def test_the_fit_of_whole_data(loss: str) -> None:
         np.testing.assert_allclose(np.asarray(found.fun), decay(found.x, T, Y), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.rest
 def test_structures_many_unknowns_and_residuals_that_are_not_cut() -> None:
     x = RNG.normal(size=(60, 4))
     y = np.tanh(x @ RNG.normal(size=(4, 3)) + 0.3)
@@ -101,6 +102,7 @@ def test_what_is_refused() -> None:
         _ = az.least_squares(chunked(decay), START, (T, Y)).jac
 
 
+@pytest.mark.rest
 def test_what_is_not_finite_has_its_place_in_the_whole() -> None:
     """As in a fit in memory: of residuals that are arrays of several axes, and of their derivatives."""
     wrong = Y.copy()

@@ -28,6 +28,7 @@ def data(count: int) -> np.ndarray:
     return np.asarray(height * np.exp(-rate * T) + 0.05 * draw.normal(size=(count, 7)))
 
 
+@pytest.mark.rest
 def test_many_fits_are_those_of_scipy() -> None:
     ys = data(20)
     found = fits(T, ys)
@@ -61,6 +62,7 @@ def test_on_a_device(opencl: Any) -> None:
     np.testing.assert_allclose(slopes[1], slopes[0], rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.rest
 def test_a_fit_that_fails_leaves_the_others_alone() -> None:
     ys = data(8)
     right = fits(T, ys)
@@ -71,6 +73,7 @@ def test_a_fit_that_fails_leaves_the_others_alone() -> None:
     np.testing.assert_allclose(found[rest], right[rest], rtol=1e-9)
 
 
+@pytest.mark.rest
 def test_the_unknowns_have_a_structure() -> None:
     @az.program
     def fit(t: az.Array[az.f32, "m"], y: az.Array[az.f32, "m"]):
@@ -83,6 +86,7 @@ def test_the_unknowns_have_a_structure() -> None:
     np.testing.assert_allclose([found["height"], found["rate"][0, 0]], [1.5, 0.5], rtol=1e-4)
 
 
+@pytest.mark.rest
 def test_zero_columns_and_residuals_that_are_zero() -> None:
     @az.program
     def fit(c: az.f64):
@@ -103,6 +107,7 @@ def rate(y: az.Array[az.f64, "m"], t: az.Array[az.f64, "m"], n: az.i64) -> az.f6
     return az.levenberg_marquardt(residuals, 1.0, args=({"y": y, "t": t}, n)) ** 2
 
 
+@pytest.mark.rest
 def test_derivatives_by_the_data_are_those_of_differences() -> None:
     """Of residuals that are not zero at the minimum, in both modes."""
     y = np.exp(-0.8 * T) + 0.1 * np.cos(5 * T)
@@ -117,6 +122,7 @@ def test_derivatives_by_the_data_are_those_of_differences() -> None:
     assert tangent == pytest.approx(by_y @ direction, rel=1e-9)
 
 
+@pytest.mark.rest
 def test_a_minimum_does_not_depend_on_the_start() -> None:
     @az.program
     def ended(start: az.f64, c: az.f64) -> az.f64:

@@ -155,6 +155,7 @@ def decay_of_numbers(p: np.ndarray, t: np.ndarray) -> np.ndarray:
     return np.asarray(p[0] * np.exp(-p[1] * t) + p[2])
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 def test_the_jacobian_of_many_residuals_is_not_stored() -> None:
     """A pass takes a small part of what the residuals alone would take; ``J.T @ J`` takes three times that, or more."""

@@ -72,6 +72,7 @@ def test_steps_are_those_of_the_whole_system(dense: int, monkeypatch: pytest.Mon
             np.testing.assert_allclose(sparse.step(damping), whole.step(damping), rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.rest
 def test_tiles_of_a_band() -> None:
     """Cameras of four unknowns and of three, in any order; each point is seen by two neighbours on a road."""
     draw = np.random.default_rng(2)

@@ -320,6 +320,7 @@ OF_LOOPS = [
 ]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("case", some(OF_LOOPS, 4, 1), ids=lambda case: case[0].name)
 def test_derivatives_of_sequential_loops_by_what_is_cut(case: tuple[az.Program, tuple[Any, ...]]) -> None:
     """What is as long as the size is computed behind the loop, which is a round of stages for each step."""
@@ -343,6 +344,7 @@ def test_slopes_of_data_in_a_loop_against_differences() -> None:
         np.testing.assert_allclose(slope[k], (moved[0] - moved[1]) / 2e-5, rtol=1e-5, atol=1e-8)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("length", [1, 3, 100])
 @pytest.mark.parametrize(("f", "arguments"), DERIVATIVES, ids=lambda each: getattr(each, "name", ""))
 def test_derivatives_of_these(f: az.Program, arguments: tuple[Any, ...], length: int) -> None:
@@ -373,6 +375,7 @@ def test_no_rows(length: int) -> None:
     assert value == 0.0 and doubled.compute().shape == (0,)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("length", [1, 2, 5, 11])
 def test_threads_and_memory_change_no_bits(length: int) -> None:
     gradient = az.grad(likelihood, argnums=1)
@@ -411,6 +414,7 @@ class Pair:
 clipped = az.foreign("clipped", lambda x: np.clip(x, -0.5, 0.5), lambda x: x)
 
 
+@pytest.mark.rest
 def test_records_operations_and_random_numbers() -> None:
     x, y = X[:, 0].copy(), X[:, 1].copy()
     pairs = az.program(lambda p: az.sum(p.x * p.y)).at(az.Array[Pair, "n"])

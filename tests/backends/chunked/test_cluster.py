@@ -80,6 +80,7 @@ def bits(result: Any) -> list[bytes]:
     return [np.asarray(leaf).tobytes() for leaf in trees.flatten(result)[0]]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("f", "arguments"), CALLS, ids=lambda each: getattr(each, "name", ""))
 def test_the_same_bits_as_on_one_machine(client: Any, f: az.Program, arguments: Any, tmp_path: Path) -> None:
     wanted = bits(chunked(f, None)(*arguments))
@@ -112,6 +113,7 @@ def test_the_same_bits_on_any_number_of_workers(workers: int, threads: int) -> N
         stopped(made)
 
 
+@pytest.mark.rest
 def test_the_same_bits_in_any_order_of_completion(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     f, arguments = CALLS[0]
     wanted = bits(chunked(f, None)(*arguments))
@@ -150,6 +152,7 @@ def test_what_is_large_is_sent_once(client: Any) -> None:
     assert chunked(weighted, client, 50)(x, table) == chunked(weighted, None, 50)(x, table)
 
 
+@pytest.mark.rest
 def test_a_fit_sends_its_data_once(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     @az.program
     def decay(p: az.Array[az.f64, 2], t: Vector, y: Vector) -> Vector:
@@ -316,6 +319,7 @@ def in_each_stage() -> list[Any]:
     ]
 
 
+@pytest.mark.rest
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("f", "arguments", "source"), in_each_stage())
 def test_a_worker_that_is_killed_in_each_stage(
@@ -405,6 +409,7 @@ def claiming(client: Any) -> Iterator[None]:
     client.run(claim, None, workers=[worker])
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(not X86 or bool(lacking("x86-64-v3")), reason="levels are of x86-64")
 def test_processors_that_differ_run_code_for_a_level(client: Any, claiming: None) -> None:
     arguments = X, X[:2], np.zeros(2)
@@ -417,6 +422,7 @@ def test_processors_that_differ_run_code_for_a_level(client: Any, claiming: None
         assert bits(chunked(likelihood, client, cpu=cpu)(*arguments)) == bits(wanted)
 
 
+@pytest.mark.rest
 def test_clients_that_cannot_run() -> None:
     made = started(1)
     f = chunked(likelihood, made)
@@ -497,6 +503,7 @@ def test_calls_beside_each_other(client: Any) -> None:
     assert found == [wanted] * 3
 
 
+@pytest.mark.rest
 def test_a_cluster_and_an_address_are_clients(client: Any) -> None:
     wanted = chunked(likelihood, None)(X, X[:2], np.zeros(2))
     for each in (client.cluster, client.scheduler.address):

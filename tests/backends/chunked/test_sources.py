@@ -44,6 +44,7 @@ def check(x: Any, wanted: Any = X, chunk: int | None = 7, **options: Any) -> Non
     assert rest.chunks[1] == (wanted.shape[1],)
 
 
+@pytest.mark.rest
 def test_arrays_of_any_layout() -> None:
     for x in (X, np.asfortranarray(X), X[::-1], X[:, ::-1], np.repeat(X, 2, 0)[::2], X.tolist()):
         check(x, np.asarray(x))
@@ -52,6 +53,7 @@ def test_arrays_of_any_layout() -> None:
     check(read_only)
 
 
+@pytest.mark.rest
 def test_chunks_of_dask_without_rows() -> None:
     for lengths in ((4, 0, 46), (0, 0, 50), (20, 30, 0), (0, 20, 0, 0, 30)):
         check(da.from_array(X, chunks=(lengths, (4,))), chunk=None)
@@ -63,6 +65,7 @@ def saved(folder: Path, offset: int = 64) -> Path:
     return path
 
 
+@pytest.mark.rest
 def test_files_are_read_not_mapped(tmp_path: Path) -> None:
     path = saved(tmp_path)
     mapped = np.memmap(path, np.float64, "r", 64, X.shape)
@@ -116,6 +119,7 @@ def test_whatever_gives_ranges() -> None:
     assert (slice(0, 7),) in ranges.asked and (slice(49, 50),) in ranges.asked
 
 
+@pytest.mark.rest
 def test_arrays_of_dask() -> None:
     for chunks in ((10, 4), ((3, 40, 7), (4,)), (50, 1), ((20, 30), (1, 3))):
         check(da.from_array(X, chunks=chunks), chunk=None)
@@ -206,6 +210,7 @@ print(peak[0] - before, float(value))
 """
 
 
+@pytest.mark.rest
 def test_files_larger_than_memory_stay_on_disk(tmp_path: Path) -> None:
     rows = 2_000_000  # 256 MB, in chunks of 12.8
     path = tmp_path / "large.bin"

@@ -241,6 +241,7 @@ def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
         az.compile(program)
 
 
+@pytest.mark.rest
 def test_code_that_is_not_optimised(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the module as emitted, in branches and in code that checks itself, too, and gives the same."""
 

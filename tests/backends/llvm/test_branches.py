@@ -162,6 +162,7 @@ def test_one_branch_at_two_places_is_one() -> None:
         run(Executable(code.machine_code, False, code.branches), made, n)
 
 
+@pytest.mark.rest
 def test_there_may_be_any_number_of_branches() -> None:
     body = [ir.If(short_of(10 + k), pass_over(2.0 + k, f"k{k}_"), ()) for k in range(100)]
     made = function(*body)
@@ -177,6 +178,7 @@ def squares(a: az.Array[az.f64, "n m"], b: az.Array[az.f64, "m k"]) -> az.f64:
     return az.sum((a @ b) ** 2)
 
 
+@pytest.mark.rest
 def test_programs_take_all_sizes_and_are_kept_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[int]
 ) -> None:

@@ -274,6 +274,7 @@ def test_results_and_arguments_beyond_memory_name_the_line_of_the_call() -> None
         assert "test_calls.py:" in str(caught.value)
 
 
+@pytest.mark.rest
 def test_an_array_of_computed_size_lives_to_the_end_of_the_interpreter() -> None:
     script = """if True:
         import atexit

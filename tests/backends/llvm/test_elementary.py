@@ -148,6 +148,7 @@ def test_in_two_factors_the_last_product_is_rounded_once() -> None:
         np.testing.assert_array_equal(each, found[0])
 
 
+@pytest.mark.rest
 def test_in_a_long_module_they_are_inlined_no_more() -> None:
     x, y, i = ir.Buffer("x", f64, (N,)), ir.Buffer("y", f64, (N,)), ir.Variable("i", i64)
     value: ir.Load | ir.Apply = ir.Load(x, (i,))

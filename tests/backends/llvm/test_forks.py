@@ -332,6 +332,7 @@ def first_fails(x: az.Array[az.f64, "n"], m: az.i64) -> az.f64:
     return sum(az.par(first, lambda: spread(6, -1).astype(az.f64)))
 
 
+@pytest.mark.rest
 def test_who_waits_runs_nothing_but_what_it_waits_for() -> None:
     """Nobody is kept by a task without end while its own failure would end that, nor while a signal would."""
 
@@ -357,6 +358,7 @@ def test_who_waits_runs_nothing_but_what_it_waits_for() -> None:
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.rest
 def test_a_recursion_without_end_in_a_branch() -> None:
     """It is an error with the line, and the next call is well."""
     program = """
@@ -423,6 +425,7 @@ def test_a_forked_child_starts_workers_of_its_own() -> None:
     assert compiled(6, 1000) == expected
 
 
+@pytest.mark.rest
 def test_one_thread_starts_no_thread() -> None:
     program = """
 import os, adze as az
@@ -466,6 +469,7 @@ def test_branches_are_interrupted(threads: int) -> None:
     assert compiled(3, 10) == expected
 
 
+@pytest.mark.rest
 def test_forks_and_loops() -> None:
     """A fork in a loop, loops in branches, and loops around the call, which may be parallel."""
 
@@ -529,6 +533,7 @@ def walked(x: Any, n: Any, scale: float) -> Any:
     return az.fori_loop(0, n, lambda i, s: az.sin(s) * scale + 0.5, x)
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 def test_branches_that_take_long_step_by_step() -> None:
     """Numbers, small arrays, arrays from before the fork, and forks in branches."""
@@ -552,6 +557,7 @@ def test_branches_that_take_long_step_by_step() -> None:
     np.testing.assert_allclose([a, b, *c, d, e], [a2, b2, *c2, d2, e2], rtol=1e-12)
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 def test_branches_add_to_totals_of_their_own() -> None:
     """Return sweeps of branches that read an array from before: tasks, whose totals are added in their order."""

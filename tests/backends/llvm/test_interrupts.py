@@ -230,6 +230,7 @@ def test_calls_of_other_threads_are_not_interrupted() -> None:
     assert found == [2.0] * 20
 
 
+@pytest.mark.rest
 def test_a_forked_child_is_interrupted_too() -> None:
     script = """if True:
         import os, signal, threading, time

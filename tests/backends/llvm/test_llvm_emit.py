@@ -249,6 +249,7 @@ def test_mutable_variables_that_vary_and_that_do_not() -> None:
             compare(function, [values(f64, (6, size))], [size, 6], executable)
 
 
+@pytest.mark.rest
 def test_temporaries_are_private_to_threads() -> None:
     n, m = var("n"), var("m")
     a, b, t, u = (
@@ -291,6 +292,7 @@ def test_temporaries_of_sizes_known_at_run_time() -> None:
         call(executable, [values(f64, 50), np.array(1 << 55), np.zeros(50)], [50])
 
 
+@pytest.mark.rest
 def test_a_temporary_whose_size_changes_in_a_loop() -> None:
     """Row sums by way of a copy of the row's first i + 1 elements, on threads and alone."""
     n = var("n")
@@ -424,6 +426,7 @@ def long_block(statements: int) -> ir.Function:
     return ir.Function("long", ("n",), (a,), (b,), tuple(body))
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 def test_long_blocks_are_cut_into_functions() -> None:
     function = long_block(3000)
@@ -471,6 +474,7 @@ def test_the_rest_of_strips_of_one_register_is_no_loop(n: int) -> None:
         compare(function, [values(f64, n)], [n], compiled(function))
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 def test_long_code_that_only_prepares_is_not_optimised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes and calls of parallel loops; not so where it is short, repeats something, or moves an element.
@@ -847,6 +851,7 @@ assert os.sched_getaffinity(int(worker)) != {min(cpus)}
 """
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs, and Linux")
 def test_workers_leave_the_cpu_of_the_caller() -> None:
     printed_by(_ON_ONE_CPU)
@@ -868,6 +873,7 @@ print(y[0])
 """
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 def test_workers_stay_where_the_system_does_not_tell_the_cpu() -> None:
     assert float(printed_by(_NOWHERE)) == pytest.approx(20 * math.sin(1))
@@ -893,10 +899,12 @@ for _ in range(6):
 """
 
 
+@pytest.mark.rest
 def test_threads_compile_first_all_at_once_when_the_main_thread_has_ended() -> None:
     assert [float(each) for each in printed_by(_AFTER_THE_MAIN_THREAD).split()] == pytest.approx([20 * math.sin(1)] * 6)
 
 
+@pytest.mark.rest
 def test_the_interpreter_ends_while_workers_wait() -> None:
     for _ in range(3):
         assert float(printed_by(_PROGRAM)) == pytest.approx(20 * math.sin(1))

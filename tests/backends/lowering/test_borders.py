@@ -81,6 +81,7 @@ def test_ranges_of_vectors(n: int, dtype: Any) -> None:
             check(program, x, k)
 
 
+@pytest.mark.rest
 def test_boxes_in_larger_arrays() -> None:
     """Rows of matrices, axes in another order, and several boxes into one another."""
 
@@ -184,6 +185,7 @@ def test_an_output_that_is_the_state_is_written_before_the_update() -> None:
     assert "states" not in code and "updated" not in code
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("program", [eliminated, eliminated_by_rows])
 def test_gradients_of_states_in_place(program: Any) -> None:
     @az.program

@@ -83,6 +83,7 @@ def test_what_is_not_finite_stays_in_its_column() -> None:
     np.testing.assert_allclose(found[np.isfinite(wanted)], wanted[np.isfinite(wanted)], rtol=1e-11, atol=1e-10)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("shape", some([(9, 7, 12, 3), (8, 3, 9, 20), (13, 5, 6, 31)], 3), ids=str)
 def test_squares_on_a_tiny_core(shape: Shape) -> None:
     g, image = arguments(shape, 1, np.float64)

@@ -147,6 +147,7 @@ def test_tiles_give_what_the_plain_nest_gives() -> None:
     np.testing.assert_array_equal(az.compile(plain, schedule={"contract": False})(a, b), az.compile(plain)(a, b))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("n", "m", "k"), [(10, 70, 30000), (19, 33, 40001), (40, 200, 9001)])
 def test_the_longer_side_is_not_packed_as_a_whole(n: int, m: int, k: int) -> None:
     """It is the rows, wherever it stands, and the results are written across: the bits are those of plain loops."""
@@ -334,6 +335,7 @@ def test_triangles_begin_at_any_diagonal(offset: int) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("threads", [1, 3])
 def test_products_of_a_batch_inside_of_a_parallel_loop(threads: int) -> None:
     @az.program
@@ -360,6 +362,7 @@ def test_what_is_not_finite_is_multiplied_by_zeros_of_triangles(program: Any, re
             np.testing.assert_allclose(az.compile(program)(*arguments), expected, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("program", "reference"), BOUNDED)
 @pytest.mark.parametrize(("d", "n"), [(8, 16), (13, 41)])
 def test_triangles_on_a_tiny_core(program: Any, reference: Any, d: int, n: int) -> None:
@@ -393,6 +396,7 @@ def beside(x: az.Array[az.f64, "d e k"], y: az.Array[az.f64, "e d k"]) -> az.Arr
     return az.map(lambda m: az.max(az.map(az.max, m)) * az.min(az.map(az.min, m)), stored)
 
 
+@pytest.mark.rest
 def test_products_of_a_batch_are_stored_one_after_the_other_where_nothing_is_contiguous_along_it() -> None:
     together, mixed = az.compile(moments), az.compile(beside)
     r = np.random.default_rng(4)
@@ -466,6 +470,7 @@ def convolved(image: Matrix, kernels: Matrix, cotangent: Matrix | None = None) -
     return found, by_image, np.einsum("ohw,chwab->ocab", cotangent, windows)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_convolutions_are_products(shape: Shape) -> None:
     image, kernels = image_and_kernels(*shape)
@@ -481,6 +486,7 @@ def test_convolutions_are_products(shape: Shape) -> None:
     assert compiled.schedule.count("product over") == 3
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("value", [np.inf, np.nan])
 @pytest.mark.parametrize("where", ["kernels", "cotangent"])
 def test_what_is_not_finite_reaches_only_what_has_a_term_of_it(where: str, value: float) -> None:
@@ -541,6 +547,7 @@ def test_terms_that_are_left_out_on_both_sides(n: int, m: int, k: int) -> None:
                 x[place] = before
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("n", "m", "k"), [(4, 8, 16), (13, 19, 41)])
 def test_terms_that_are_left_out_on_a_tiny_core(n: int, m: int, k: int) -> None:
     a, b = matrices(n, m, k)

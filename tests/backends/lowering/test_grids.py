@@ -261,6 +261,7 @@ def layer(a: az.Array[az.f64, "n k"], b: az.Array[az.f64, "k m"], c: az.Array[az
 SIZES = [(1, 1, 1), (4, 16, 4), (7, 16, 9), (8, 33, 17), (3, 40, 40), (9, 0, 9), (0, 20, 8)]
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 @pytest.mark.parametrize(("n", "k", "m"), SIZES)
 def test_products(n: int, k: int, m: int) -> None:
@@ -342,6 +343,7 @@ GRADIENTS = [
 ]
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 @pytest.mark.parametrize(("gradient", "draw"), GRADIENTS)
 @pytest.mark.parametrize("n", [0, 1, 50])

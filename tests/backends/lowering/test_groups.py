@@ -237,6 +237,7 @@ def test_small_matrices(n: int) -> None:
     exactly(products, (total, np.array(running, np.int64).reshape(-1, 3, 3)), m)
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 def test_large_matrices_go_one_after_the_other() -> None:
     @az.program

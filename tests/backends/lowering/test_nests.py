@@ -47,6 +47,7 @@ def test_loops_have_no_nests_left() -> None:
         ir.check(of(double, x))
 
 
+@pytest.mark.rest
 def test_nests_are_printed() -> None:
     @az.program
     def outer(x: az.Array[az.f64, "n"], y: az.Array[az.f64, "m"]) -> az.Array[az.f64, "n m"]:

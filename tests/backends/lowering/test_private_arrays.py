@@ -100,6 +100,7 @@ def test_points_in_two_axes() -> None:
         assert_same(other(*given), found, exact=True)
 
 
+@pytest.mark.rest
 def test_what_points_have_in_common() -> None:
     """Each point has a sum of what it adds, and so lanes."""
 

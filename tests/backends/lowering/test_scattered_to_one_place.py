@@ -89,6 +89,7 @@ def test_places_of_rows(program: Any) -> None:
         np.testing.assert_array_equal(compiled(z, *arguments, at), wanted)
 
 
+@pytest.mark.rest
 def test_a_product_for_one_place_where_threads_come_in_groups() -> None:
     def program(z: Vector, a: az.Array[az.f64, "q", "k"], b: az.Array[az.f64, "k", "r"], at: az.i64) -> Any:
         v = a @ b

@@ -307,6 +307,7 @@ def test_an_index_out_of_range_in_a_map() -> None:
         raised(IndexError, picked, x, wrong, alone=[(x, np.array([place])) for place in np.unique(wrong)])
 
 
+@pytest.mark.rest
 @pytest.mark.unguarded
 def test_an_index_out_of_range_in_rows_and_their_gradient() -> None:
     @az.program

@@ -76,6 +76,7 @@ def python(code: str, **environment: str) -> str:
 # What is missing
 
 
+@pytest.mark.rest
 def test_without_pyopencl() -> None:
     """Adze imports and compiles for the CPU; what needs OpenCL says what to install."""
     shown = python("""
@@ -94,6 +95,7 @@ def test_without_pyopencl() -> None:
     assert all("pip install 'adze-lang[opencl]'" in error for error in errors)
 
 
+@pytest.mark.rest
 def test_without_a_driver(tmp_path: Path) -> None:
     pytest.importorskip("pyopencl")
     code = """
@@ -109,6 +111,7 @@ def test_without_a_driver(tmp_path: Path) -> None:
     assert "apt install pocl-opencl-icd" in shown and "OCL_ICD_VENDORS" in shown
 
 
+@pytest.mark.rest
 def test_adze_does_not_import_pyopencl() -> None:
     assert python("import adze, sys; print('pyopencl' in sys.modules)") == "False\n"
 
@@ -246,6 +249,7 @@ def test_a_forked_child_is_refused(opencl: Device) -> None:
     assert child.exitcode == 0 and "OpenCL was used in the process from which this one was forked" in receiver.recv()
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.usefixtures("opencl")
 def test_a_child_forked_before_may_use_it() -> None:
@@ -390,11 +394,13 @@ RACE = """
 """
 
 
+@pytest.mark.rest
 def test_the_simulator_runs_kernels(oclgrind: Callable[[str], str]) -> None:
     shown = oclgrind(RACE.format("i"))
     assert shown.startswith("Oclgrind") and shown.endswith(" 64\n")
 
 
+@pytest.mark.rest
 def test_the_simulator_finds_races(oclgrind: Callable[[str], str]) -> None:
     with pytest.raises(AssertionError, match="data race"):
         oclgrind(RACE.format("0"))

@@ -47,6 +47,7 @@ def close(found: Any, wanted: Any) -> None:
         np.testing.assert_allclose(made, expected, rtol=1e-10, atol=1e-9 * np.max(np.abs(expected), initial=1e-3))
 
 
+@pytest.mark.rest
 def test_a_form_is_built_when_a_call_takes_it() -> None:
     compiled = fresh(gram)
     assert states(compiled) == ["not compiled", "not compiled"] and compiled.compile_seconds > 0
@@ -126,6 +127,7 @@ def picked(
     return summed(y.shape, lambda i, r: az.exp(chosen[i] * y[i, r])), outer
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("sizes", [MANY, FEW])
 def test_an_index_out_of_range_in_either_form(sizes: tuple[int, int, int]) -> None:
     compiled = fresh(picked)

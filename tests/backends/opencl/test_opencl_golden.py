@@ -22,12 +22,14 @@ def compiled(program: az.Program) -> az.Compiled:
     return az.compile(program, backend="opencl")
 
 
+@pytest.mark.rest
 @gmm.cases
 def test_mixture_model(case: Any) -> None:
     gmm.close(compiled(gmm.gmm.objective)(*case.arguments), case.objective)
     gmm.agree(compiled(gmm.gmm.gradient)(*case.arguments), case)
 
 
+@pytest.mark.rest
 @functions(LONG)
 def test_program(case: Any, function: str) -> None:
     program = benchmark(case.program)

@@ -49,6 +49,7 @@ def slow(x: az.Array[az.f64, "m"], n: az.i64) -> az.Array[az.f64, "m"]:
     return az.fori_loop(0, n, lambda i, s: az.map(lambda v: az.fori_loop(0, 40, lambda j, t: az.sin(t), v), s), x)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("program", [steps, decided, required, slow], ids=lambda program: program.name)
 def test_long_calls_end(program: az.Program) -> None:
     compiled = az.compile(program, backend="opencl")
@@ -104,6 +105,7 @@ def test_a_handler_that_calls_what_it_interrupts_is_told() -> None:
     np.testing.assert_array_equal(compiled(X, 5), wanted)
 
 
+@pytest.mark.rest
 def test_calls_of_other_threads_are_not_interrupted() -> None:
     compiled, found = az.compile(slow, backend="opencl"), list[Any]()
     wanted = compiled(X, 20)

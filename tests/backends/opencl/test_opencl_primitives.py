@@ -302,6 +302,7 @@ def computed(scalar: Scalar) -> dict[str, tuple[list[Array], Array]]:
 CASES = [(row.name, scalar.name) for scalar in SCALARS.values() for row in rows_of(scalar)]
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("opencl")
 @pytest.mark.parametrize(("name", "type"), CASES)
 def test_value(name: str, type: str) -> None:
@@ -361,6 +362,7 @@ def meaning(expression: ir.Expression, values: dict[str, Array]) -> Any:
     raise AssertionError(expression)
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("opencl")
 def test_random_expressions() -> None:
     """Whatever stands in whatever: the parentheses are where they must be."""
@@ -485,6 +487,7 @@ def test_updates(type: str) -> None:
                     assert found[k, p] == reduce(combine, value[own][place[own] == p], start[k, p]), name
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("type", some(["u16", "bool", "f32", "i64"]))
 def test_updates_are_no_races(oclgrind: Callable[[str], str], type: str) -> None:
     assert oclgrind(f"""

@@ -99,6 +99,7 @@ def test_equals_evaluate(case: Case) -> None:
 # Derivatives
 
 
+@pytest.mark.rest
 @each_of(EVERY_TIME)
 def test_reverse_mode(case: Case) -> None:
     point = Point(case)
@@ -111,6 +112,7 @@ def test_forward_mode(case: Case) -> None:
     agrees(az.jvp(case.program), (*point.arguments, *point.tangents), precision(case))
 
 
+@pytest.mark.rest
 @each_of({"product"})
 def test_the_other_precision(case: Case) -> None:
     """Both modes of the program in f32 on the device, against those in f64 at the same arguments."""
@@ -176,6 +178,7 @@ def agree(program: az.Program, arguments: Sequence[Any], compare: Any, device: D
     compare(compiled(program, device=device)(*arguments), az.evaluate(program)(*arguments), *largest)
 
 
+@pytest.mark.rest
 @settings(max_examples=3)
 @given(program_texts(polynomial=True), argument_lists())
 def test_random_programs(text: str, arguments: tuple[Any, ...]) -> None:
@@ -240,6 +243,7 @@ ADDING = [
 ]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("program", "arguments"), ADDING)
 def test_the_same_bits_in_each_run(program: Any, arguments: tuple[Any, ...]) -> None:
     run = compiled(program, deterministic=True)
@@ -335,6 +339,7 @@ def settled(x: az.Array[az.f64, "n"]) -> az.f64:
     return az.sum(az.while_loop(lambda s: az.sum(s * s) > 1.0, lambda s: az.sin(s) * s[::-1], x))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("n", [0, 1, 5, 300])
 def test_sizes_that_the_run_decides(n: int) -> None:
     kept, larger = compiled(selected)(numbers(n))
@@ -343,6 +348,7 @@ def test_sizes_that_the_run_decides(n: int) -> None:
     np.testing.assert_allclose(larger, wanted[1], rtol=1e-12)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("program", [squared, settled], ids=lambda program: str(program.name))
 def test_gradients_of_loops_whose_length_the_run_decides(program: az.Program, small: Device) -> None:
     for n in (0, 1, 33):
@@ -350,6 +356,7 @@ def test_gradients_of_loops_whose_length_the_run_decides(program: az.Program, sm
         agrees(az.grad(program), (x,), 1e-10, device=small)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("checkpoint", ["all", "sqrt", 3])
 def test_checkpoints(checkpoint: Any) -> None:
     @az.program
@@ -360,6 +367,7 @@ def test_checkpoints(checkpoint: Any) -> None:
         agrees(az.grad(grown), (generic(numbers(70), 3), steps), 1e-10)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("dtype", some([np.int32, np.float32, np.int64], 3))
 def test_other_scalar_types(dtype: Any) -> None:
     """The constructs that combine, in types whose updates are spelled in other ways."""

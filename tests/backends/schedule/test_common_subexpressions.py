@@ -140,6 +140,7 @@ def test_a_nest_reads_what_it_has_written_itself() -> None:
     np.testing.assert_allclose(found, [np.exp(numbers), np.exp(-numbers)])
 
 
+@pytest.mark.rest
 def test_a_long_chain_of_temporaries_is_one_result() -> None:
     x, y = (ir.Buffer(name, f64, (var("n"),)) for name in "xy")
     chain = [x, *[ir.Buffer(f"t{k}", f64, (var("n"),)) for k in range(1200)], y]

@@ -195,6 +195,7 @@ def test_what_is_made_of_pairs_of_points_is_not_stored(program: Any, n: int, m: 
     assert compiled.peak_bytes(*large) < 1000 * 900
 
 
+@pytest.mark.rest
 def test_what_varies_with_both_loops_and_products_are_stored() -> None:
     """Lanes along rows would read apart; and products are made in tiles."""
 

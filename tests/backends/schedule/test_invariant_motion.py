@@ -48,6 +48,7 @@ def loops_of(program: Any, **schedule: Any) -> str:
     return str(az.compile(program, schedule=schedule).loops)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("t, b, h", [(0, 40, 40), (3, 40, 37), (3, 5, 6), (2, 0, 3)])
 def test_values(t: int, b: int, h: int) -> None:
     """In tiles and in plain nests, and without any step: those without the transformation, bit by bit."""

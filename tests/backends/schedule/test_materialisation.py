@@ -70,6 +70,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", some(PROGRAMS, 7))
 def test_values(name: str) -> None:
     program, shapes = PROGRAMS[name]
@@ -99,6 +100,7 @@ def _products(program: Any, **schedule: bool) -> int:
     return compiled.schedule.count("product over")
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("program", "before", "after"), [(layers, 7, 6), (rectified, 6, 5), (deep, 11, 9)])
 def test_a_product_is_computed_once(program: Any, before: int, after: int) -> None:
     gradient = az.value_and_grad(program, argnums=(0, 1, 2))
@@ -164,6 +166,7 @@ def test_what_is_small_or_in_a_branch_is_left_as_it_is() -> None:
         assert materialised(term) is term
 
 
+@pytest.mark.rest
 def test_what_a_checkpoint_computes_again_is_not_stored() -> None:
     @az.program
     def kept(x: Matrix, w: Weights, v: Between) -> az.f64:

@@ -374,6 +374,7 @@ def test_one_nest_stores_and_combines() -> None:
     assert az.compile(whole).nests.count("nest ") == 1
 
 
+@pytest.mark.rest
 def test_no_more_is_combined_at_once_than_registers_hold() -> None:
     @az.program
     def moments(x: Vector) -> Any:
@@ -399,6 +400,7 @@ def test_bindings_between_nests_stay_before_or_follow() -> None:
     assert_close(az.compile(scaled, backend="opencl")(x, y), (x + 10, 3 / x.sum(), x.max()))
 
 
+@pytest.mark.rest
 def test_nests_move_past_what_has_nothing_to_do_with_them() -> None:
     @az.program
     def apart(x: Vector, y: az.Array[az.f64, "m"]) -> Any:
@@ -423,6 +425,7 @@ def assert_close(found: Any, expected: Any) -> None:
 # On a device
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("program", [neighbours, layer, matrices, picked_and_bounded, statistics])
 def test_fused_nests_are_one_kernel(program: Any) -> None:
     rng = np.random.default_rng(6)
@@ -450,6 +453,7 @@ def test_a_kernel_that_requires_something_tells_the_first_failure() -> None:
         compiled(x, k)
 
 
+@pytest.mark.rest
 def test_what_unrolled_nests_read_is_not_stored_beside_requirements() -> None:
     """The Jacobians of bundle adjustment: straight-line code keeps the weights and angles of an observation."""
     assert "temporary" not in loops_of(benchmark("ba").jacobian)

@@ -72,6 +72,7 @@ def test_all_elements_are_summed(n: int) -> None:
         assert az.compile(several)(x)[2] == x.max()
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("opencl")
 def test_ten_million_tenths_where_threads_come_in_groups() -> None:
     x = np.full(10**7, 0.1, np.float32)
@@ -90,6 +91,7 @@ def test_sums_in_the_test_of_a_while_are_as_exact_where_threads_come_in_groups()
     assert compiled(x, below) == 2 * below and compiled(x, above) == above
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("opencl")
 def test_all_elements_are_summed_where_threads_come_in_groups() -> None:
     """Around the lengths of a group's row, of a block, and of a block of blocks, of a thread and of a group."""

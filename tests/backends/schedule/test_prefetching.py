@@ -47,6 +47,7 @@ def loops_of(program: Any, **schedule: Any) -> str:
     return str(az.compile(program, schedule=schedule).loops)
 
 
+@pytest.mark.rest
 def test_only_indices_from_memory_and_large_arrays() -> None:
     for program in (gathered, of_rows, scattered, counted):
         assert "prefetch " in loops_of(program)

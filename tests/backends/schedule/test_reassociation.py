@@ -83,6 +83,7 @@ def arguments(n: int, d: int, e: int) -> tuple[Array, ...]:
 SIZES = [(30000, 5, 5), (4001, 17, 35), (3, 20, 20), (0, 4, 4), (7, 0, 3), (9, 3, 0), (1, 1, 1), (140000, 1, 2)]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("program", "meaning"), [(gram, of_gram), (twice, of_twice)], ids=["gram", "twice"])
 def test_gradients_of_all_sizes(program: Any, meaning: Any, threads: int) -> None:
@@ -115,6 +116,7 @@ def batches(n: int, k: int, d: int) -> tuple[Array, ...]:
     return r.random((n, d)), r.random((k, d, d)), r.random((k, d)), r.random((n, k))
 
 
+@pytest.mark.rest
 def test_a_product_that_is_not_stored_takes_no_memory() -> None:
     compiled = az.compile(batched, threads=1)
     plain = az.compile(batched, threads=1, schedule={"reassociate": False})
@@ -150,6 +152,7 @@ def test_a_symmetric_sum_is_read_from_one_triangle() -> None:
     assert [text.count("w[") for text in texts] == [1, 1]  # the weights enter no sum twice
 
 
+@pytest.mark.rest
 def test_a_form_is_compiled_when_a_call_takes_it() -> None:
     compiled = az.compile(az.program(gram.function))
     version = compiled.backend.version(compiled._annotated)
@@ -238,6 +241,7 @@ def test_infinities_stay_where_they_were() -> None:
         np.testing.assert_array_equal(np.isfinite(made), np.isfinite(expected))
 
 
+@pytest.mark.rest
 def test_the_gradient_of_a_quadratic_form() -> None:
     """Of f(q) = sum(i: w[i] |q (x[i] - c)|^2) / 2, by reverse mode: dq = sum(i: w[i] q (x[i] - c) (x[i] - c)')."""
 

@@ -104,6 +104,7 @@ def test_rows_have_the_bits_that_they_have_without_blocks(program: Any, scalar: 
         np.testing.assert_array_equal(found, az.compile(program, threads=threads)(*arguments))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("shape", some([(400, 700, 24, 33), (1203, 1601, 33, 64)], 2), ids=str)
 @pytest.mark.parametrize("scalar", SCALARS)
 @pytest.mark.parametrize("program", some([broadcast, mapped, normalised], 2), ids=lambda program: program.name)
@@ -128,6 +129,7 @@ def test_no_table_is_stored(program: Any) -> None:
         assert not in_blocks(az.compile(each, threads=2, schedule=APART), arguments, 4096, 4096)
 
 
+@pytest.mark.rest
 def test_derivatives_are_those_of_the_formula() -> None:
     q, k, v = drawn((500, 900, 16, 40), np.float64)
     weights = np.exp(q @ k.T)
@@ -165,6 +167,7 @@ def masked(q: Any, k: Any, v: Any) -> Any:
     return az.map(softmax, az.generate(scores.shape, score)) @ v
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("program", [broadcast, mapped, normalised, masked], ids=lambda program: program.name)
 def test_rows_that_are_not_finite_are_as_in_evaluate(program: Any) -> None:
     q, k, v = drawn((401, 700, 24, 33), np.float64)
@@ -177,6 +180,7 @@ def test_rows_that_are_not_finite_are_as_in_evaluate(program: Any) -> None:
     assert np.isnan(found).any(1).sum() == (5 if program is masked else 3)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("shape", [(0, 700, 24, 33), (1, 700, 24, 33), (400, 1, 24, 33), (33, 5000, 64, 64)], ids=str)
 def test_few_rows_or_columns(shape: Shape) -> None:
     arguments = drawn(shape, np.float64)
@@ -215,6 +219,7 @@ def in_steps(q: Any, k: Any, v: Any) -> Any:
     return az.fori_loop(0, 3, lambda _, state: broadcast(state, k, v), q)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("program", [neighbours, kept, two_ways, in_steps], ids=lambda program: program.name)
 def test_what_else_uses_a_table(program: Any) -> None:
     arguments = drawn((700, 900, 24, 24), np.float64)
@@ -246,6 +251,7 @@ def test_indices_are_checked_as_before() -> None:
         compiled(*arguments, places)
 
 
+@pytest.mark.rest
 def test_it_is_a_decision() -> None:
     arguments = drawn((1000, 1000, 64, 64), np.float64)
     names = [row.name for row in az.compile(broadcast).decisions(*arguments).rows if row.name.startswith("fuse_rows")]

@@ -25,6 +25,7 @@ def triangles(points: Points) -> az.f64:
     return az.sum(rows)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("k", [1, 2, 5])
 @pytest.mark.parametrize("n", [0, 1, 3, 40])
 def test_rows_of_a_product_with_so_many_columns_as_an_argument_says(n: int, k: int) -> None:
