@@ -100,8 +100,9 @@ def least_squares(
         raise ValueError(at_line(f"{name}: {problem_.derivative_that_is_not_finite(x)} is not finite at x0"))
     tolerances = _tolerances(name, unknowns, gtol, ftol, xtol, max_nfev)
     iteration = Iteration(problem_, x, around, _scales(name, unknowns, x_scale), tolerances, callback)
-    status = iteration.run()
-    if isinstance(problem_, ChunkedProblem):
+    try:
+        status = iteration.run()
+    finally:
         problem_.finish()
     found = iteration.x
     return LeastSquaresResult(

@@ -102,6 +102,9 @@ class Problem:
         pattern = found.find(self.of(x), *self.rest)
         return found if pattern.nnz < SPARSE * self.count * self.unknowns.count else None
 
+    def finish(self) -> None:
+        """Nothing to do: the data are the caller's."""
+
     def weighted(self, x: Array) -> tuple[Any, Array]:
         """The Jacobian, dense or sparse, and the residuals, as a loss weighs them."""
         residuals = self.residuals(x)
