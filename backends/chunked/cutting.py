@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from ...core.builder import Builder
 from ...core.constructs import Role
 from ...core.dims import Dim
 from ...core.language import Unsupported
 from ...core.source import Origin
 from ...core.terms import Atom, Block, Operation, Size
 from ...core.types import Accumulator, Type, all_dims, dims
+from ...interpreters.embed import Embed, rebuilt
+
+Language = Callable[[Builder, Dim], Embed]
 
 
 def cut_axis(type: Type, size: Dim) -> int | None:
@@ -21,6 +25,11 @@ def mentions(type: Type, size: Dim) -> bool:
     """Whether a type has the size in it, alone or in an expression."""
     names = size.names()
     return any(names & dim.names() for dim in all_dims(type))
+
+
+def has_computed_size(type: Type) -> bool:
+    """Whether a type has a size that only the run knows."""
+    return not all(dim.is_static() for dim in all_dims(type))
 
 
 def goes_over(operation: Operation, size: Dim) -> bool:
@@ -54,6 +63,21 @@ def block_touches(block: Block, size: Dim) -> bool:
     """Whether anything in a block does."""
     return any(mentions(atom.type, size) for atom in _atoms(block)) or any(
         touches(operation, size) for operation in block.bindings
+    )
+
+
+def without(block: Block, size: Dim, unwanted: Callable[[Operation, Dim], bool], language: Language) -> Block:
+    """The closed block as a language rebuilds it, until nothing unwanted is left outside of loops over the size."""
+    while _holds(block, size, unwanted):
+        block = rebuilt(block, lambda builder: language(builder, size))
+    return block
+
+
+def _holds(block: Block, size: Dim, unwanted: Callable[[Operation, Dim], bool]) -> bool:
+    around = [operation for operation in block.bindings if not goes_over(operation, size)]
+    return any(
+        unwanted(operation, size) or any(_holds(inner, size, unwanted) for inner in operation.blocks)
+        for operation in around
     )
 
 

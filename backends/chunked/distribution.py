@@ -22,30 +22,24 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...core.builder import Builder
-from ...core.dims import Dim, Opaque
+from ...core.dims import Dim
 from ...core.graph import Value
 from ...core.terms import Atom as TermAtom
 from ...core.terms import Block, Operation, Variable
-from ...core.types import Accumulator, Type, all_dims
-from ...interpreters.embed import Atom, Embed, Entries, rebuilt
+from ...core.types import Accumulator, Type
+from ...interpreters.embed import Atom, Embed, Entries
 from ...interpreters.embed import Block as Meaning
 from ...interpreters.embed import Operation as Operations
-from .cutting import combines, goes_over, mentions, touches, writes
+from .cutting import combines, has_computed_size, mentions, touches, without, writes
 
 
 def with_chunks_alone(block: Block, size: Dim) -> Block:
     """The closed block whose sequential loops around stages neither add to accumulators nor yield chunks."""
-    while _held(block, size):
-        block = rebuilt(block, lambda builder: _Distribution(builder, size))
-    return block
+    return without(block, size, _is_distributed, _Distribution)
 
 
-def _held(block: Block, size: Dim) -> bool:
-    around = [operation for operation in block.bindings if not goes_over(operation, size)]
-    return any(
-        _Parts.of(operation, size) is not None or any(_held(inner, size) for inner in operation.blocks)
-        for operation in around
-    )
+def _is_distributed(operation: Operation, size: Dim) -> bool:
+    return _Parts.of(operation, size) is not None
 
 
 @dataclass(frozen=True)
@@ -84,7 +78,7 @@ class _Parts:
         )
         types = _types(block)
         stored = [types[number] for number in found.stored]
-        if any(mentions(type, size) or isinstance(type, Accumulator) or _is_computed(type) for type in stored):
+        if any(mentions(type, size) or isinstance(type, Accumulator) or has_computed_size(type) for type in stored):
             return None
         return found
 
@@ -99,10 +93,6 @@ def _combines_beside(update: Operation, size: Dim) -> bool:
     """Whether there is a combination in an update that it could not do without: its own accumulators it can."""
     inner = update.blocks[0].bindings if update.op == "accumulate" else [update]
     return any(combines(each, size) for each in inner)
-
-
-def _is_computed(type: Type) -> bool:
-    return any(isinstance(atom, Opaque) for dim in all_dims(type) for atom in dim.atoms())
 
 
 def _types(block: Block) -> list[Type]:

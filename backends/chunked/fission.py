@@ -23,23 +23,25 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ...core.builder import Builder, build
-from ...core.dims import Dim, Opaque
+from ...core.dims import Dim
 from ...core.graph import Value
 from ...core.placement import to_block
 from ...core.terms import Block, Operation, Variable
-from ...core.types import Type, all_dims
-from ...interpreters.embed import Atom, Embed, Entries, emit_blocks, rebuilt
+from ...core.types import Type
+from ...interpreters.embed import Atom, Embed, Entries, emit_blocks
 from ...interpreters.embed import Block as Meaning
 from ...interpreters.embed import Operation as Operations
 from .cutting import (
     INSTEAD,
     first_combination,
     goes_over,
+    has_computed_size,
     is_choice_of_combinations,
     is_combination,
     partly_over,
     refuse,
     touches,
+    without,
     writes,
 )
 from .language import zeros
@@ -47,19 +49,11 @@ from .language import zeros
 
 def with_combinations_alone(block: Block, size: Dim) -> Block:
     """The closed block in which reductions over the size have loops of their own."""
-    while _held(block, size):
-        block = rebuilt(block, lambda builder: _Fission(builder, size))
-    return block
+    return without(block, size, _is_divided, _Fission)
 
 
-def _held(block: Block, size: Dim) -> bool:
-    around = [operation for operation in block.bindings if not goes_over(operation, size)]
-    return any(
-        _position(operation, size) is not None
-        or (operation.op == "custom" and touches(operation, size))
-        or any(_held(inner, size) for inner in operation.blocks)
-        for operation in around
-    )
+def _is_divided(operation: Operation, size: Dim) -> bool:
+    return _position(operation, size) is not None or (operation.op == "custom" and touches(operation, size))
 
 
 def _position(operation: Operation, size: Dim) -> int | None:
@@ -94,7 +88,7 @@ def block_of_zeros(choice: Operation, types: Sequence[Type], size: Dim) -> Block
 def check_sizes(choice: Operation, types: Sequence[Type], size: Dim) -> None:
     """Unsupported where a combination in a choice is an array with a size that is computed."""
     for type in types:
-        if any(isinstance(atom, Opaque) for dim in all_dims(type) for atom in dim.atoms()):
+        if has_computed_size(type):
             raise refuse(choice, size, f"a reduction in a branch is part of {type}, with a size that is computed")
 
 

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from ...core.builder import Builder
 from ...core.dims import Dim, Opaque
 from ...core.graph import Value
-from ...core.types import Type, all_dims, i64, map_dims
-from .cutting import cut_axis, refused
+from ...core.types import Type, i64, map_dims
+from .cutting import cut_axis, has_computed_size, refused
 from .language import OnChunk
 from .nodes import Key, Known, Node, Operated, Place, Ref, Repeated, Slice, Sums
 from .parts import Part
@@ -158,7 +158,7 @@ class Steps:
         read = sorted({*read, *[key for key in cut if key not in self.known.makers]})
         part = self._part("results", nodes, [*given, *read], cut, True)
         for key in cut:
-            if any(isinstance(atom, Opaque) for dim in all_dims(self.known.types[key]) for atom in dim.atoms()):
+            if has_computed_size(self.known.types[key]):
                 origin = self.known.makers[key].origin
                 why = f"it is {self.known.types[key]}, with a size that is computed"
                 raise refused("an array", self.known.size, origin, why)

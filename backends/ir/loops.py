@@ -362,8 +362,8 @@ def unravelled(number: Expression, axes: Sequence[Axis], fresh: Callable[[str], 
     return [*made, Let(axes[0].variable.name, number)]
 
 
-# What holds no blocks: of all that is walked through, most does not
-_PLAIN = frozenset((Let, Declare, Assign, Store, Update, Prefetch, Barrier, Allocate, Require, Call, Invoke, Return))
+# What holds blocks: of all that is walked through, most does not
+WITH_BLOCKS = frozenset((For, Nest, If, While, Kernel, Fork))
 
 
 def walk(block: Block) -> Iterator[Statement]:
@@ -372,7 +372,7 @@ def walk(block: Block) -> Iterator[Statement]:
     while pending:
         statement = pending.pop()
         yield statement
-        if type(statement) in _PLAIN:
+        if type(statement) not in WITH_BLOCKS:
             continue
         if isinstance(statement, If):
             pending.extend(statement.orelse[::-1])

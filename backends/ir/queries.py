@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from .expressions import All, Apply, Constant, Expression, Load, MultiplyAdd, Select, Variable
 from .loops import (
+    WITH_BLOCKS,
     Allocate,
     Assign,
     Barrier,
@@ -36,13 +37,11 @@ from .loops import (
 )
 
 _LEAVES = frozenset((Variable, Constant))
-_WITH_BLOCKS = frozenset((For, Nest, If, While, Kernel, Fork))
 
 
 def operands(expression: Expression) -> tuple[Expression, ...]:
     """The expressions that an expression is made from: the extents that guard a load are among them."""
-    kind = type(expression)
-    if kind in _LEAVES:  # no patterns for most: this is asked most often of all, and one that does not fit takes long
+    if type(expression) in _LEAVES:  # no pattern: this is asked most often of all, and one that does not fit takes long
         return ()
     match expression:
         case Apply():
@@ -139,7 +138,7 @@ class _Names:
         self.read: set[str] = set()
         self.written: set[str] = set()
         for statement in block:
-            if type(statement) in _WITH_BLOCKS:
+            if type(statement) in WITH_BLOCKS:
                 self._include(_names_of(statement))
             else:
                 self._add(statement)

@@ -211,7 +211,9 @@ class _ArenaBytes(_Exported):
         for slot in self.unit.plan.slots:
             offsets.append(totals[slot.private])
             key = slot.like.scalar.bytes, slot.like.extents, slot.like.name in self.unit.unread
-            size = sizes.get(key) or sizes.setdefault(key, self.bytes(slot.like, self.saturating))
+            if key not in sizes:
+                sizes[key] = self.bytes(slot.like, self.saturating)
+            size = sizes[key]
             totals[slot.private] = self.added(totals[slot.private], self.added(size, str(canary)) if canary else size)
         return [*offsets, totals[False], totals[True]]
 

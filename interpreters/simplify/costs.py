@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 
 from ...core.graph import Node, Value
+from ...core.terms import Operation
 
 # An array element is computed where it is read when that costs at most about this many additions.
 CHEAP = 12
@@ -16,8 +17,8 @@ WRAPPING = 2
 INDEX_ARITHMETIC = frozenset(("remainder", "floor_divide"))
 
 
-def is_costly(node: Node) -> bool:
-    """Whether a node should not be computed twice: an expensive scalar operation, or anything that runs a block."""
+def is_costly(node: Node | Operation) -> bool:
+    """Whether something should not be computed twice: an expensive scalar operation, or anything that runs a block."""
     if node.op == "primitive":
         return bool(node.static[0].cost > COSTLY)
     return not node.row.cheap

@@ -22,7 +22,7 @@ from ...core.builder import Builder, Substitution
 from ...core.graph import Body, Node, Value, numbers, sources
 from ...core.types import Scalar
 from ..embed import Embed, rebuilt
-from .costs import COSTLY, is_costly
+from .costs import is_costly
 
 
 def unswitched(block: terms.Block) -> terms.Block:
@@ -66,12 +66,7 @@ def _chooses(block: terms.Block, varying: Sequence[bool], looped: bool) -> bool:
 
 def _has_costly(block: terms.Block) -> bool:
     """Whether something in a block is costly."""
-    return any([_is_costly(x) or any(map(_has_costly, x.blocks)) for x in block.bindings])
-
-
-def _is_costly(operation: terms.Operation) -> bool:
-    """The same as ``is_costly``, of a term."""
-    return operation.static[0].cost > COSTLY if operation.op == "primitive" else not operation.row.cheap
+    return any([is_costly(x) or any(map(_has_costly, x.blocks)) for x in block.bindings])
 
 
 def _rule(
