@@ -11,7 +11,8 @@ import ctypes
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, wraps
 from typing import TypeVar
@@ -36,6 +37,25 @@ def once(make: Callable[[], T]) -> Callable[[], T]:
             return made()
 
     return get
+
+
+@contextmanager
+def beside(makes: Sequence[Callable[[], object]]) -> Iterator[None]:
+    """Have another thread make what will be asked for soon; what fails there fails again when it is asked for."""
+
+    def work() -> None:
+        with suppress(Exception):
+            for make in makes:
+                make()
+
+    other = threading.Thread(target=work)
+    if makes:
+        other.start()
+    try:
+        yield
+    finally:
+        if makes:
+            other.join()  # so that a process that is forked later has no lock that nobody opens
 
 
 # What ADZE_DEBUG may name: bounds, every access to memory (llvm/bounds.py); unoptimised, code as it is emitted.

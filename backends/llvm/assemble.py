@@ -24,10 +24,11 @@ and tells mistakes in what is emitted from what LLVM makes of it.
 from __future__ import annotations
 
 import ctypes
+import heapq
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -60,12 +61,16 @@ def compile_text(*parts: str) -> Code:
     return compile_each([parts])[0]
 
 
-def compile_each(texts: Sequence[Sequence[str]]) -> list[Code]:
-    """Optimise and assemble modules, each in parts, of which two at a time are compiled, the longest first."""
-    parts = sorted({part for text in texts for part in text}, key=lambda part: (-len(part), part))
+def compile_each(texts: Iterable[Sequence[str]]) -> list[Code]:
+    """Optimise and assemble modules, each in parts, of which two at a time are compiled, the longest first.
+
+    What there is of ``texts`` is compiled while the rest is made.
+    """
     with stage("LLVM"):
-        made = _objects_of(parts)
-    return [_code(text, made) for text in texts]
+        parts = _Parts()
+        with parts.compiled():
+            given = [parts.add(text) for text in texts]
+    return [_code(text, parts.made) for text in given]
 
 
 def _code(parts: Sequence[str], made: Mapping[str, tuple[bytes, float]]) -> Code:
@@ -74,37 +79,68 @@ def _code(parts: Sequence[str], made: Mapping[str, tuple[bytes, float]]) -> Code
     return Code(tuple(parts), machine_code, sum([made[part][1] for part in parts]))
 
 
-def _objects_of(parts: Sequence[str]) -> dict[str, tuple[bytes, float]]:
-    """The object code of modules, made by this thread and another one, and the seconds that each took.
+class _Parts:
+    """Modules that become object code: on another thread as they come, and on this one when all have come.
 
     An executor would do, but takes no more work once the main thread has ended, when others may still run.
     """
-    if not parts:
-        return {}
-    waiting, made = iter(parts), dict[str, tuple[bytes, float]]()
-    failures: list[Exception] = []
 
-    def work() -> None:
+    def __init__(self) -> None:
+        self.made: dict[str, tuple[bytes, float]] = {}  # the object code, and the seconds that it took
+        self._known: set[str] = set()
+        self._waiting: list[tuple[int, str]] = []  # a heap, by less than the length
+        self._changed = threading.Condition()
+        self._complete = False
+        self._failures: list[Exception] = []
+        self._other = threading.Thread(target=self._work)
+
+    def add(self, parts: Sequence[str]) -> Sequence[str]:
+        """Have some parts compiled, and give them back; those that are there already are compiled once."""
+        with self._changed:
+            for part in parts:
+                if part not in self._known:
+                    self._known.add(part)
+                    heapq.heappush(self._waiting, (-len(part), part))
+            self._changed.notify()
+        if len(self._known) > 1 and self._other.ident is None:
+            self._other.start()
+        return parts
+
+    @contextmanager
+    def compiled(self) -> Iterator[None]:
+        """Have what is added meanwhile compiled at the end."""
         try:
-            # one for all of a kind, as making it takes as long as compiling a small function
-            machines: dict[tuple[bool, str], Any] = {}
-            for part in waiting:
+            yield
+            self._complete = True
+            self._work()
+        finally:
+            with self._changed:
+                self._complete = True
+                self._waiting.clear()  # there is something left where this thread has failed
+                self._changed.notify()
+            if self._other.ident is not None:
+                self._other.join()
+        if self._failures:
+            raise self._failures[0]
+
+    def _work(self) -> None:
+        """Compile parts until there are no more."""
+        # one for all of a kind, as making it takes as long as compiling a small function
+        machines: dict[tuple[bool, str], Any] = {}
+        try:
+            while (part := self._next()) is not None:
                 started, kind = time.perf_counter(), (_is_optimised(part), _cpu_of(part))
                 if kind not in machines:
                     machines[kind] = target_machine(*kind)
-                made[part] = _object(part, machines[kind]), time.perf_counter() - started
+                self.made[part] = _object(part, machines[kind]), time.perf_counter() - started
         except Exception as failure:
-            failures.append(failure)
+            self._failures.append(failure)
 
-    other = threading.Thread(target=work)
-    if len(parts) > 1:
-        other.start()
-    work()
-    if len(parts) > 1:
-        other.join()
-    if failures:
-        raise failures[0]
-    return made
+    def _next(self) -> str | None:
+        """The longest part that waits, when there is one; None when there will be none."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._complete)
+            return heapq.heappop(self._waiting)[1] if self._waiting else None
 
 
 def _object(text: str, machine: Any) -> bytes:

@@ -11,7 +11,7 @@ import hashlib
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -21,6 +21,7 @@ from ...core.c_functions import CFunction
 from ...core.limits import lifted_limits
 from ...core.source import at_line
 from ...core.stages import CALL, RUNTIME, compiling, stage
+from ...core.types import Type, rank
 from .. import ir
 from ..runtime import Failure
 from ..specialisations import COMPILED, LOADED
@@ -102,6 +103,11 @@ def is_parallel(function: ir.Function) -> bool:
     return forks(function) or any(
         isinstance(each, ir.For) and each.kind == "parallel" for each in ir.walk(function.body)
     )
+
+
+def runtime_for(types: Iterable[Type]) -> list[Callable[[], object]]:
+    """What makes the parts of the runtime that a program of parameters of these types will need, or likely will."""
+    return [entries, *[workers] * any(map(rank, types))]
 
 
 class Executable:
@@ -230,12 +236,18 @@ class Executable:
             missing = self._missing(needed)
             seconds: dict[str, float] = {}
             texts: dict[str, Sequence[str]] = {}
-            for name in missing:
-                make, started = self._branches[name], time.perf_counter()
-                if not isinstance(make, bytes):
-                    texts[name] = make()
-                seconds[name] = time.perf_counter() - started
-            for name, code in zip(texts, compile_each(list(texts.values())), strict=True):
+
+            def emitted() -> Iterator[Sequence[str]]:
+                for name in missing:
+                    make, started = self._branches[name], time.perf_counter()
+                    if not isinstance(make, bytes):
+                        texts[name] = make()
+                    seconds[name] = time.perf_counter() - started
+                    if name in texts:
+                        yield texts[name]
+
+            codes = compile_each(emitted())
+            for name, code in zip(texts, codes, strict=True):
                 self._branches[name] = code.machine_code
                 seconds[name] += code.seconds
             for name, number in missing.items():

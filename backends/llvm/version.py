@@ -12,12 +12,13 @@ from ...core.program import Instance
 from ..cost import Breakdown
 from ..forms import Head
 from ..multiversioning import Multiversioned
+from ..runtime import beside
 from ..transformations import ALL, Transformations
 from .artifact import Built, Kept
 from .assemble import assembly, printed
 from .calls import Bound, Direct
 from .host import machine_of
-from .jit import emitted
+from .jit import emitted, runtime_for
 from .locations import Located, read_assembly, read_module
 from .profile import Clocked
 from .stored import entry_of
@@ -59,7 +60,9 @@ class Version(Multiversioned[Built]):
         self._entry = entry_of(instance, target, checks, sorted(debug), cpu)
         found = None if self._entry is None else _sensible(self._entry.fetch())
         self._found = found if isinstance(found, Kept) else None
-        super().__init__(instance, target, checks, started, heads=(_ONLY,) if isinstance(found, Kept) else found)
+        heads = (_ONLY,) if isinstance(found, Kept) else found
+        with beside(runtime_for(instance.types) if found is None else ()):
+            super().__init__(instance, target, checks, started, heads=heads)
         if found is None and self._entry is not None and self._only is None:
             self._entry.store(self._heads)
 

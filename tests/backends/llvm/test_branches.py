@@ -5,7 +5,7 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +59,11 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     compile_each = jit.compile_each
 
-    def counted(texts: Sequence[str]) -> Any:
-        if texts:
-            counts.append(len(texts))
-        return compile_each(texts)
+    def counted(texts: Iterable[Sequence[str]]) -> Any:
+        there = list(texts)
+        if there:
+            counts.append(len(there))
+        return compile_each(there)
 
     monkeypatch.setattr(jit, "compile_each", counted)
     return counts

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from plain_loops import apply, at, const, fma, loop, put, var
 from random_loops import Draw
 
 from adze.backends import ir, runtime
+from adze.backends.llvm import assemble
 from adze.backends.llvm.assemble import assembly, compile_each, printed
 from adze.backends.llvm.emit import emit
 from adze.backends.llvm.host import Machine, host, host_target
@@ -927,6 +929,52 @@ def test_what_fails_in_either_thread_that_compiles_is_raised(wrong: int) -> None
     parts = [f"define void @f{k}() {{ ret {'i32' if k == wrong else ''} void }}" for k in range(3)]
     with pytest.raises(RuntimeError, match="parsing error"):
         compile_each([parts])
+
+
+def test_what_is_emitted_is_compiled_while_the_rest_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled, object_of = threading.Event(), assemble._object
+
+    def noticed(text: str, machine: Any) -> bytes:
+        made = object_of(text, machine)
+        compiled.set()
+        return made
+
+    def texts() -> Iterator[list[str]]:
+        yield ["define void @f0() { ret void }", "define void @f1() { ret void }"]
+        assert compiled.wait(60), "nothing is compiled before all is there"
+        yield ["define void @f2() { ret void }"]
+
+    monkeypatch.setattr(assemble, "_object", noticed)
+    assert [len(code.parts) for code in compile_each(texts())] == [2, 1]
+
+
+def test_what_is_made_beside_fails_again_when_it_is_asked_for() -> None:
+    tried = []
+
+    @runtime.once
+    def broken() -> None:
+        tried.append(threading.current_thread())
+        raise ZeroDivisionError
+
+    made = runtime.once(lambda: tried.append(threading.current_thread()))
+    with runtime.beside([made, broken]):
+        pass
+    assert len(tried) == 2 and threading.current_thread() not in tried
+    made()
+    assert len(tried) == 2
+    with pytest.raises(ZeroDivisionError):
+        broken()
+
+
+def test_what_fails_while_it_is_made_ends_the_other_thread() -> None:
+    def texts() -> Iterator[list[str]]:
+        yield ["define void @f0() { ret void }", "define void @f1() { ret void }"]
+        raise ZeroDivisionError
+
+    before = threading.active_count()
+    with pytest.raises(ZeroDivisionError):
+        compile_each(texts())
+    assert threading.active_count() == before
 
 
 def test_parts_of_a_module_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
