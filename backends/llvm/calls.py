@@ -230,13 +230,16 @@ class Calls:
         """Run, and put the results together: new ones, or those that are given."""
         arguments = converted or leaves
         words = frame.words
-        if given is None:
-            results: Sequence[Any] = self._allocated(sizes)
+        results: Sequence[Any]
+        if not self._results:
+            results = ()  # the code leaves numbers in the frame
+        elif given is None:
+            results = self._allocated(sizes)
         elif self._only_arrays and not [place for place in given if place is None]:
             results, given = given, None  # as good as new ones
         else:
             results = self._beside(given, sizes)
-        for word, result in zip(frame.results, results, strict=True):
+        for word, result in zip(frame.results, results):
             words[word] = id(result)
         if self._executable.views:
             frame.owners = [x for x in (*arguments, *results, *self._hidden) if isinstance(x, np.ndarray) and x.ndim]
@@ -255,7 +258,9 @@ class Calls:
                 raise bounds.error(self._name, self._interface.arrays, failure)
             raise self._interface.failures[failure.site].error(failure.values)
         values: Sequence[Any] = results
-        if not self._only_arrays:
+        if not self._results:
+            values = [kind.taken(place) for kind, place in zip(self._kinds, frame.outputs)]
+        elif not self._only_arrays:
             arrays, places = iter(results), iter(frame.outputs)
             values = [next(arrays) if kind.array else kind.taken(next(places)) for kind in self._kinds]
         if self.boundary is not None:

@@ -12,7 +12,6 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -42,7 +41,6 @@ _ENTRIES = ("entry", "arena_bytes", "needed")
 
 Branch = Callable[[], Sequence[str]] | bytes  # a module apart: its text by part, or its object code once it was needed
 _NONE: Mapping[str, Branch] = {}
-_UNSEEN = nullcontext()  # a run that nothing looks at
 _NO_FUNCTIONS: Mapping[str, CFunction] = {}
 
 
@@ -163,16 +161,21 @@ class Executable:
     def launch(self, frame: Frame, sizes: Sequence[int], threads: int) -> Failure | None:
         """Run on a frame whose addresses and sizes are there; tells of the first requirement that failed."""
         self.prepare(frame, sizes, threads)
-        with _UNSEEN if self._callbacks is None else self._callbacks.running(frame):
+        if self._callbacks is None:
             site = self._launch(frame.address, threads)
-            if not site:
-                return None
-            if site == OUT_OF_MEMORY:
-                raise MemoryError(at_line("no memory for an array whose size the run decides"))
-            if site == OUT_OF_CELLS:
-                message = f"no memory for more data than the {frame.cells / 2**30:.2f} GiB that this call has made"
-                raise MemoryError(at_line(f"{message}: values, and what a derivative keeps of calls"))
-            return Failure(site - 1, tuple(frame.failure(_FAILURE_WORDS)[1:]))
+            return self._failed(frame, site) if site else None
+        with self._callbacks.running(frame):
+            site = self._launch(frame.address, threads)
+            return self._failed(frame, site) if site else None
+
+    def _failed(self, frame: Frame, site: int) -> Failure:
+        """The requirement that failed in a run, by what the code gave; MemoryError where there was none."""
+        if site == OUT_OF_MEMORY:
+            raise MemoryError(at_line("no memory for an array whose size the run decides"))
+        if site == OUT_OF_CELLS:
+            message = f"no memory for more data than the {frame.cells / 2**30:.2f} GiB that this call has made"
+            raise MemoryError(at_line(f"{message}: values, and what a derivative keeps of calls"))
+        return Failure(site - 1, tuple(frame.failure(_FAILURE_WORDS)[1:]))
 
     def prepare(self, frame: Frame, sizes: Sequence[int], threads: int) -> None:
         """Have what a run with these sizes takes: threads, the arena, branches."""

@@ -3,11 +3,13 @@
 A call that forks is *open* while it runs: it is in a table, with a *gate* like that of parallel loops (``pool.py``).
 The gate counts the seats that are free as tickets, and the workers inside. A worker that finds a ticket goes in, takes
 a seat, and steals tasks (``work_stealing.py``) until it has found none for a while; then it gives seat and ticket back.
+One whose task was so short that stealing it took longer waits before it looks again, twice as long each time.
 Who closes a call shuts the gate and waits until nobody is inside: there are no tasks any more, so that is soon.
 
 Idle workers look for open calls as they look for loops, and sleep when they have found nothing for a while. Before one
-does, it says so and looks once more for tasks that are public; a thread that makes tasks public looks for sleepers
-behind that, and wakes one. So no task is left alone. Programs without forks open no call, and workers look at one word.
+does, it says so, leaves a wish on each seat, and looks once more for tasks that are public; a thread that makes tasks
+public looks for sleepers behind that, and wakes one. So no task is left alone. Programs without forks open no call, and
+workers look at one word.
 
 In a call with one thread nobody has a seat, nor in one that finds ``CALLS`` others open: branches are called one after
 the other. A worker has a stack of its own from the first task on (``stacks.py``), and a failure record on it.
@@ -19,12 +21,14 @@ the other. A worker has a stack of its own from the first task on (``stacks.py``
 from __future__ import annotations
 
 from .control import restored, saved
-from .unit import CELLS, RECORD, REGION, SEAT, SEAT_WORDS, SEATS, STOP, TICK
+from .unit import CELLS, RECORD, REGION, SEAT, SEAT_WORDS, SEATS, STOP, TICK, WISH
+from .work_stealing import ROUND
 
 CALLS = 16  # open at once
 _INSIDE = 1 << 32  # one worker, in the gate of a call
 _CLOSED = 1 << 31  # in a gate: who leaves gives no ticket back
-PATIENCE = 64  # looks for a task before a worker gives up its seat
+_SHORT = 2000  # nanoseconds: a task that takes no more was not worth a thief
+_DELAY = 2047  # pauses, at most, of who has stolen several such
 
 EXPORTS = ("equip", "adze_open", "adze_close")
 
@@ -37,6 +41,7 @@ FUNCTIONS = f"""
 @have = internal global ptr null
 
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare i32 @clock_gettime(i32, ptr)
 
 define void @equip(ptr %on, ptr %stack, ptr %trim, ptr %have, i64 %bytes) {{
   store ptr %on, ptr @on
@@ -92,6 +97,8 @@ each:
   store ptr %failure, ptr %record.place
   %taken.place = getelementptr i64, ptr %seat, i64 4
   store i64 0, ptr %taken.place
+  %wish.place = getelementptr i64, ptr %seat, i64 {WISH}
+  store i64 1, ptr %wish.place
   %bottom.place = getelementptr i64, ptr %seat, i64 16
   store i64 0, ptr %bottom.place
   %k.next = add i64 %k, 1
@@ -225,6 +232,7 @@ each:
   %k = phi i64 [ 0, %inside ], [ %k.next, %empty ]
   %place = mul i64 %k, {SEAT_WORDS}
   %deque.place = getelementptr i64, ptr %seats, i64 %place
+  call void @ask(ptr %deque.place)
   %deque = load atomic i64, ptr %deque.place seq_cst, align 8
   %top = trunc i64 %deque to i32
   %high = lshr i64 %deque, 32
@@ -321,7 +329,8 @@ entry:
   br label %look
 look:
   %looks = phi i64 [ 0, %entry ], [ %more, %again ]
-  %task = call ptr @steal(ptr %seats, i64 %width, ptr %seat)
+  %first = icmp eq i64 %looks, 0
+  %task = call ptr @steal(ptr %seats, i64 %width, ptr %seat, i1 %first)
   %some = icmp ne ptr %task, null
   br i1 %some, label %done, label %wait
 wait:
@@ -330,13 +339,24 @@ wait:
   %gate.now = load atomic i64, ptr %gate monotonic, align 8
   %closed = and i64 %gate.now, {_CLOSED}
   %is.closed = icmp ne i64 %closed, 0
-  %tired = icmp sgt i64 %more, {PATIENCE}
+  %tired = icmp sgt i64 %more, {ROUND}
   %enough = or i1 %tired, %is.closed
   br i1 %enough, label %done, label %again
 again:
   br label %look
 done:
   ret ptr %task
+}}
+
+define internal i64 @nanoseconds() {{
+  %time = alloca [2 x i64]
+  %got = call i32 @clock_gettime(i32 1, ptr %time)
+  %seconds = load i64, ptr %time
+  %place = getelementptr i64, ptr %time, i64 1
+  %rest = load i64, ptr %place
+  %whole = mul i64 %seconds, 1000000000
+  %now = add i64 %whole, %rest
+  ret i64 %now
 }}
 
 define internal void @serve(ptr %job) {{
@@ -370,8 +390,29 @@ entry:
   br label %run
 run:
   %task = phi ptr [ %first, %entry ], [ %other, %look ]
+  %delay = phi i64 [ 0, %entry ], [ %longer, %look ]
+  %began = call i64 @nanoseconds()
   call void @perform(ptr %task, ptr %record)
-  br label %look
+  %ended = call i64 @nanoseconds()
+  %taken = sub i64 %ended, %began
+  %short = icmp slt i64 %taken, {_SHORT}
+  %doubled = shl i64 %delay, 1
+  %more = add i64 %doubled, 1
+  %bounded = call i64 @llvm.smin.i64(i64 %more, i64 {_DELAY})
+  %longer = select i1 %short, i64 %bounded, i64 0
+  br label %delays
+delays:
+  %waited = phi i64 [ 0, %run ], [ %waited.next, %wait ]
+  %over = icmp sge i64 %waited, %longer
+  %gate.now = load atomic i64, ptr %gate monotonic, align 8
+  %closed = and i64 %gate.now, {_CLOSED}
+  %is.closed = icmp ne i64 %closed, 0
+  %enough = or i1 %over, %is.closed
+  br i1 %enough, label %look, label %wait
+wait:
+  call void @pause()
+  %waited.next = add i64 %waited, 1
+  br label %delays
 look:
   %other = call ptr @look_for_task(ptr %gate, ptr %seat)
   %none = icmp eq ptr %other, null

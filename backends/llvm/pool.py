@@ -210,7 +210,7 @@ help:
   %helped = call i1 @help(ptr %stack)
   br i1 %helped, label %awake, label %pause
 pause:
-  %passed = phi i64 [ 1, %wait ], [ 1, %assist ], [ {open_calls.PATIENCE}, %help ]
+  %passed = phi i64 [ 1, %wait ], [ 1, %assist ], [ {work_stealing.ROUND}, %help ]
   {_PAUSE}
   %more = add i64 %looks, %passed
   %tired = icmp sgt i64 %more, %patience

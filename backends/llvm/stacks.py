@@ -2,10 +2,11 @@
 
 A program with procedures runs on a stack of its own. Room for it is reserved and not touched, so that it takes what the
 recursion does, and where it ends is known, so that a recursion without end is an error and no fault. One stack is kept
-for the next call; what a deep recursion has touched is given back. The system takes some microseconds for that, so a
-stack ends for procedures where the part begins that stays, until one of them needs more: then it says so in the first
-word of the stack, and its end is the true one (``deeper``, in ``unit.py``). Stacks and large chunks are in large pages
-where the system has them: memory that is touched once and in order costs little more than zeroing it.
+for the next call, with what the last ones have touched of it: all that the last call used, of what others did a large
+page less with each call, and nothing of the deepest recursions. For procedures a stack ends early, until one of them
+needs more: then it says so in the first word of the stack, and has twice as much (``deeper``, in ``unit.py``). Stacks
+and large chunks are in large pages where the system has them: memory that is touched once and in order costs little
+more than zeroing it.
 
     adze_deep     run a call on such a stack, with its regions
     adze_on       run a function on a stack: switch to it (``makecontext``), and back
@@ -15,9 +16,9 @@ where the system has them: memory that is touched once and in order costs little
     release       give the chunks of a region back
 
 A *region* is four words: the next free byte and the end of the newest chunk, that chunk, and how large it is. A chunk
-begins with the address of the one before and its bytes. A call begins with the largest chunk that the last one has
-left. Each of its threads has a region of its own, which is part of its seat (``work_stealing.py``).
-"""
+begins with the address of the one before, its bytes, and the chunks that are left of calls before. A call begins with
+the newest chunk of the last one, whose others come next; of what it does not need it frees a chunk. Each of its threads
+has a region of its own, which is part of its seat (``work_stealing.py``)."""
 
 from __future__ import annotations
 
@@ -29,18 +30,28 @@ from dataclasses import dataclass
 from ..runtime import once
 from .assemble import link
 from .stored import load_runtime
-from .unit import CELLS, COUNT, HANDED, MARGIN, OUT_OF_MEMORY, SEAT_WORDS, SEATS, STACK
+from .unit import (
+    CELLS,
+    COUNT,
+    HANDED,
+    MARGIN,
+    OUT_OF_MEMORY,
+    SEAT_WORDS,
+    SEATS,
+    SHALLOW,
+    STACK,
+    STACK_WORDS,
+)
 
 _MOST = 64 << 30  # bytes of a stack
 _LEAST = 64 << 20
 _PAGE = 2 << 20  # bytes of a large page: zeroing one takes some fiftieth of what faults of its small ones take
-_STAYS = _PAGE  # bytes at the top of a stack that a call leaves in memory
-_SHALLOW = _STAYS - MARGIN  # of them, the bytes that procedures may use before they say that the stack is deep
+_SHARE = 16  # of a stack: what procedures use of it stays in memory for the next call, unless it is a larger part
 _CONTEXT = 8192  # bytes for what the C library saves of a context, and more
 _FIRST = 1 << 18  # bytes of the first chunk of a region
 _ADVICE = 14  # MADV_HUGEPAGE of Linux: large pages, where the system leaves the choice to programs
 _LARGEST = 64 << 20  # of those after it, unless an array is larger
-_HEADER = 16  # bytes at the beginning of a chunk
+_HEADER = 32  # bytes at the beginning of a chunk
 
 _IR = f"""
 @spare = internal global ptr null, align 128
@@ -154,26 +165,53 @@ some:
 }}
 
 define void @adze_trim(ptr %stack) {{
-  %deep = load i64, ptr %stack
-  %shallow = icmp eq i64 %deep, 0
-  br i1 %shallow, label %done, label %give
-give:
+  %depth = load i64, ptr %stack
+  %stays.place = getelementptr i64, ptr %stack, i64 2
+  %stayed = load i64, ptr %stays.place
+  %either = or i64 %depth, %stayed
+  %shallow = icmp eq i64 %either, 0
+  br i1 %shallow, label %done, label %deep
+deep:
   %bytes = load i64, ptr @bytes
-  %rest = sub i64 %bytes, {_STAYS}
-  %advised = call i32 @madvise(ptr %stack, i64 %rest, i32 4)
+  %most = udiv i64 %bytes, {_SHARE}
+  %over = icmp ugt i64 %depth, %most
+  %some = call i64 @llvm.umax.i64(i64 %stayed, i64 {_PAGE})
+  %page.less = sub i64 %some, {_PAGE}
+  %kept = call i64 @llvm.umax.i64(i64 %depth, i64 %page.less)
+  %little = icmp ule i64 %kept, {SHALLOW}
+  %none = or i1 %over, %little
+  %stays = select i1 %none, i64 0, i64 %kept
+  %was = call i64 @llvm.umax.i64(i64 %depth, i64 %stayed)
+  store i64 %stays, ptr %stays.place
+  %less = icmp ult i64 %stays, %was
+  br i1 %less, label %give, label %done
+give:
+  %at.top = call i64 @llvm.umax.i64(i64 %stays, i64 {SHALLOW})
+  %below = sub i64 %bytes, %at.top
+  %rest = sub i64 %below, {MARGIN}
+  %start = getelementptr i8, ptr %stack, i64 {MARGIN}
+  %advised = call i32 @madvise(ptr %start, i64 %rest, i32 4)
   br label %done
 done:
   ret void
 }}
 
 define void @have_stack(ptr %failure, ptr %stack) {{
+entry:
+  %depth = load i64, ptr %stack
+  %deep = icmp ne i64 %depth, 0
+  br i1 %deep, label %forget, label %have
+forget:
+  store i64 0, ptr %stack
+  br label %have
+have:
   %bytes = load i64, ptr @bytes
-  %stays = sub i64 %bytes, {_SHALLOW}
+  %stays = sub i64 %bytes, {SHALLOW - MARGIN}
   %limit = getelementptr i8, ptr %stack, i64 %stays
-  %limit.place = getelementptr i64, ptr %failure, i64 {STACK}
+  %limit.place = getelementptr ptr, ptr %failure, i64 {STACK}
   store ptr %limit, ptr %limit.place
-  %handed.place = getelementptr i64, ptr %failure, i64 {HANDED}
-  %handed = getelementptr i64, ptr %stack, i64 1
+  %handed.place = getelementptr ptr, ptr %failure, i64 {HANDED}
+  %handed = getelementptr i64, ptr %stack, i64 {STACK_WORDS}
   store ptr %handed, ptr %handed.place
   ret void
 }}
@@ -221,13 +259,32 @@ define ptr @adze_room(ptr %region, i64 %size) {{
   %newest = load ptr, ptr %newest.place
   %bytes.place = getelementptr i64, ptr %region, i64 3
   %before = load i64, ptr %bytes.place
+  %needed = add i64 %size, {_HEADER}
+  %over = icmp ult i64 %needed, %size
+  br i1 %over, label %none, label %look
+look:
+  %first = icmp eq ptr %newest, null
+  br i1 %first, label %make, label %ask
+ask:
+  %kept.place = getelementptr i64, ptr %newest, i64 2
+  %left = load ptr, ptr %kept.place
+  %empty = icmp eq ptr %left, null
+  br i1 %empty, label %make, label %fit
+fit:
+  %kept.bytes.place = getelementptr i64, ptr %left, i64 1
+  %kept.bytes = load i64, ptr %kept.bytes.place
+  %fits = icmp uge i64 %kept.bytes, %needed
+  br i1 %fits, label %reuse, label %make
+reuse:
+  %others = load ptr, ptr %left
+  br label %some
+make:
+  %kept = phi ptr [ null, %look ], [ null, %ask ], [ %left, %fit ]
   %doubled = shl i64 %before, 1
   %at.least = call i64 @llvm.umax.i64(i64 %doubled, i64 {_FIRST})
   %at.most = call i64 @llvm.umin.i64(i64 %at.least, i64 {_LARGEST})
-  %needed = add i64 %size, {_HEADER}
-  %over = icmp ult i64 %needed, %size
   %bytes = call i64 @llvm.umax.i64(i64 %at.most, i64 %needed)
-  br i1 %over, label %none, label %take
+  br label %take
 take:
   %large = icmp uge i64 %bytes, {_PAGE}
   %alignment = select i1 %large, i64 {_PAGE}, i64 16
@@ -235,18 +292,24 @@ take:
   %missing = icmp ne i32 %failed, 0
   br i1 %missing, label %none, label %taken
 taken:
-  %chunk = load ptr, ptr %place
+  %fresh = load ptr, ptr %place
+  %fresh.bytes.place = getelementptr i64, ptr %fresh, i64 1
+  store i64 %bytes, ptr %fresh.bytes.place
   br i1 %large, label %advise, label %some
 advise:
-  %advised = call i32 @madvise(ptr %chunk, i64 %bytes, i32 {_ADVICE})
+  %advised = call i32 @madvise(ptr %fresh, i64 %bytes, i32 {_ADVICE})
   br label %some
 some:
+  %chunk = phi ptr [ %left, %reuse ], [ %fresh, %taken ], [ %fresh, %advise ]
+  %room = phi i64 [ %kept.bytes, %reuse ], [ %bytes, %taken ], [ %bytes, %advise ]
+  %rest = phi ptr [ %others, %reuse ], [ %kept, %taken ], [ %kept, %advise ]
   store ptr %newest, ptr %chunk
-  %own.bytes.place = getelementptr i64, ptr %chunk, i64 1
-  store i64 %bytes, ptr %own.bytes.place
+  %rest.place = getelementptr i64, ptr %chunk, i64 2
+  store ptr %rest, ptr %rest.place
   store ptr %chunk, ptr %newest.place
-  store i64 %bytes, ptr %bytes.place
-  %end = getelementptr i8, ptr %chunk, i64 %bytes
+  %most = call i64 @llvm.umax.i64(i64 %room, i64 %before)
+  store i64 %most, ptr %bytes.place
+  %end = getelementptr i8, ptr %chunk, i64 %room
   %end.place = getelementptr i64, ptr %region, i64 1
   store ptr %end, ptr %end.place
   %start = getelementptr i8, ptr %chunk, i64 {_HEADER}
@@ -263,8 +326,28 @@ define internal void @begin(ptr %region) {{
   %none = icmp eq ptr %newest, null
   br i1 %none, label %done, label %some
 some:
-  %before = load ptr, ptr %newest
-  call void @give_back(ptr %before)
+  %unused.place = getelementptr i64, ptr %newest, i64 2
+  %unused = load ptr, ptr %unused.place
+  %all.used = icmp eq ptr %unused, null
+  br i1 %all.used, label %keep, label %drop
+drop:
+  %rest = load ptr, ptr %unused
+  call void @free(ptr %unused)
+  br label %keep
+keep:
+  %left = phi ptr [ null, %some ], [ %rest, %drop ]
+  br label %test
+test:
+  %oldest = phi ptr [ %newest, %keep ], [ %before, %on ]
+  %before = load ptr, ptr %oldest
+  %last = icmp eq ptr %before, null
+  br i1 %last, label %join, label %on
+on:
+  br label %test
+join:
+  store ptr %left, ptr %oldest
+  %used = load ptr, ptr %newest
+  store ptr %used, ptr %unused.place
   store ptr null, ptr %newest
   %start = getelementptr i8, ptr %newest, i64 {_HEADER}
   store ptr %start, ptr %region
@@ -291,8 +374,16 @@ done:
 define void @release(ptr %region) {{
   %newest.place = getelementptr i64, ptr %region, i64 2
   %newest = load ptr, ptr %newest.place
+  %none = icmp eq ptr %newest, null
+  br i1 %none, label %done, label %some
+some:
+  %unused.place = getelementptr i64, ptr %newest, i64 2
+  %unused = load ptr, ptr %unused.place
+  call void @give_back(ptr %unused)
   call void @give_back(ptr %newest)
   call void @llvm.memset.p0.i64(ptr %region, i8 0, i64 32, i1 false)
+  br label %done
+done:
   ret void
 }}
 """

@@ -21,16 +21,38 @@ define internal preserve_mostcc i64 @look(ptr %record) cold noinline nounwind {
 }"""
 
 _DEEPER = """\
-define internal preserve_mostcc i64 @deeper(ptr %record) cold noinline nounwind {{
+define internal preserve_mostcc i64 @deeper(ptr %record, i64 %wanted) cold noinline nounwind {{
+entry:
   %handed.place = getelementptr ptr, ptr %record, i64 {handed}
   %handed = load ptr, ptr %handed.place
-  %deep = getelementptr i64, ptr %handed, i64 -1
-  store i64 1, ptr %deep
-  %limit = getelementptr i8, ptr %handed, i64 {margin}
-  %limit.place = getelementptr ptr, ptr %record, i64 {stack}
-  store ptr %limit, ptr %limit.place
-  %word = ptrtoint ptr %limit to i64
-  ret i64 %word
+  %stack = getelementptr i64, ptr %handed, i64 -{words}
+  %top.place = getelementptr i64, ptr %stack, i64 1
+  %limit.place = getelementptr ptr, ptr %record, i64 {limit}
+  %before = load i64, ptr %stack
+  %shallow = icmp eq i64 %before, 0
+  br i1 %shallow, label %first, label %more
+first:
+  %shallow.limit = load i64, ptr %limit.place
+  %shallow.top = add i64 %shallow.limit, {shallow}
+  store i64 %shallow.top, ptr %top.place
+  br label %more
+more:
+  %depth = phi i64 [ {stays}, %first ], [ %before, %entry ]
+  %top = load i64, ptr %top.place
+  %least = sub i64 %top, %wanted
+  %needed = add i64 %least, {twice}
+  %doubled = shl i64 %depth, 1
+  %much = call i64 @llvm.smax.i64(i64 %doubled, i64 %needed)
+  %fits = icmp sle i64 %needed, %depth
+  %next = select i1 %fits, i64 %depth, i64 %much
+  %bottom = ptrtoint ptr %stack to i64
+  %all = sub i64 %top, %bottom
+  %deep = call i64 @llvm.smin.i64(i64 %next, i64 %all)
+  store i64 %deep, ptr %stack
+  %end = sub i64 %top, %deep
+  %new = add i64 %end, {margin}
+  store i64 %new, ptr %limit.place
+  ret i64 %new
 }}"""
 
 _FAIL = """\
@@ -93,13 +115,29 @@ TABLE, TICK, STOP = 8, 9, 10
 HANDED, BUFFERS, SIZES, REGION, STACK = 7, 11, 12, 13, 14
 SEAT, SEATS = 5, 6
 MARGIN = 1 << 20  # bytes at the end of a stack: what is handed over, and room for functions that look at no limit
+STACK_WORDS = 3  # of a stack, before what is handed over: how much of it a call uses, its top, what stays in memory
+SHALLOW = 2 << 20  # bytes at the top of a stack, a large page: who uses no more does not say so
 RECORD = 16  # words of a failure record
 # A call has a seat for each of its threads (``work_stealing.py``). Words of one: the address of its ring of tasks, in
 # the first seat how many there are, and the first word of the region of cells.
-SEAT_WORDS, RING_WORD, COUNT, CELLS = 32, 1, 3, 20
+SEAT_WORDS, RING_WORD, COUNT, WISH, VAIN, CELLS = 32, 1, 3, 5, 17, 20
 RING = 1 << 16  # tasks of a seat; a fork that finds it full runs in its place
+ENOUGH = 8  # tasks of a seat, of which nobody asks for more: a fork runs in its place
+IN_VAIN = 1024  # tasks in a row that nobody took: so it does from then on
 # Memory of dynamic temporaries that is kept for the next call: pairs of an address and its bytes, behind the record.
 KEPT = 8
+
+
+def _deeper() -> str:
+    return _DEEPER.format(
+        handed=HANDED,
+        words=STACK_WORDS,
+        limit=STACK,
+        stays=SHALLOW,
+        shallow=SHALLOW - MARGIN,
+        margin=MARGIN,
+        twice=2 * MARGIN,
+    )
 
 
 @dataclass
@@ -217,9 +255,9 @@ class Unit:
         return "look"
 
     def deeper(self) -> str:
-        """The name of the function that has the whole of a stack for procedures, and gives where that ends."""
+        """The name of the function that has more of a stack for procedures, and gives where that ends."""
         if not self.module.defines("deeper"):
-            self.module.define("deeper", _DEEPER.format(handed=HANDED, margin=MARGIN, stack=STACK))
+            self.module.define("deeper", _deeper())
         return "deeper"
 
     def clock(self) -> str:

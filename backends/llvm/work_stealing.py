@@ -19,12 +19,16 @@ Who waits takes the failure over unless a branch before has failed, and then can
 fails, in the order of the program, whoever is faster. Cells that a thief makes are in the region of its seat, and last
 as long as the call.
 
-A deque is in two parts (van Dijk and van de Pol, Lace: non-blocking split deque for work-stealing, 2014). Old tasks
-are public, the others private: only their owner sees these, and pushes and pops without any atomic operation. Where the
-public part begins and ends is one word, changed by compare-and-swap alone. An owner who pushes and finds the public
-part empty makes half of all tasks public, and one who has no private task left takes half of the public ones back. A
-thief learns which task it has after it has moved the border, as between two looks another task may have come to the
-same place, and empties the place then; no task is pushed to one that is not empty. ::
+A deque is in two parts (van Dijk and van de Pol, Lace: non-blocking split deque for work-stealing, 2014). Old tasks are
+public, the others private: only their owner sees these, and pushes and pops without any atomic operation. Where the
+public part begins and ends is one word, changed by compare-and-swap alone. An owner who has no private task left takes
+half of the public ones back. A thief learns which task it has after it has moved the border, as between two looks
+another task may have come to the same place, and empties the place then; no task is pushed to one that is not empty.
+
+Tasks are made public on a *wish*: a word of the seat that thieves set when they find nothing there. An owner who pushes
+and finds it set makes half of its tasks public. While it is not set, a fork runs in its place once there are some tasks
+for who may come (``ENOUGH``), or after many that nobody took (``IN_VAIN``): then it costs a test (``forks.py``).
+Thieves wish once in a round of looks, so where tasks are too small to be stolen, few are made public. ::
 
     tasks    0  1  2  3  4  5  6  7       deque: top 2, split 5      bottom 8
              stolen  public   private
@@ -46,18 +50,19 @@ all of these at each look for signals, but one word of the call, which says that
 How workers come to a seat is in ``open_calls.py``, and what programs do themselves in ``forks.py``.
 
     seat     0 deque: top and split, 32 bits each  1 the ring of tasks  2 the failure record of the call  3 how many
-             seats there are  4 whether it is taken  6 the number of the call among those that are open  7 control
-             register  16 bottom  20 region of cells (four words)
+             seats there are  4 whether it is taken  5 a wish for tasks  6 the number of the call among those that are
+             open  7 control register  16 bottom  17 tasks that nobody took, in a row  20 region of cells (four words)
     task     0 function  1 whether it is done  2 whether it is cancelled  3 failure (five words)  8 its thief's seat
              9 the cancelling word of the task that made it  10 what it takes, gives
 """
 
 from __future__ import annotations
 
-from .unit import HANDED, RECORD, RING, SEAT, SEAT_WORDS, STOP, TICK
+from .unit import HANDED, RECORD, RING, SEAT, SEAT_WORDS, STOP, TICK, WISH
 
 _SPLIT = 1 << 32  # one, where the word of a deque says where the public part ends
 _RIPE = 12  # pauses that a task is there before it is stolen: its owner takes it back sooner than others run it
+ROUND = 64  # looks for a task, of which the first one asks for some; after it a worker gives up its seat
 _YIELD = 4096  # looks at a task that is waited for before others run
 _FAILURE, _THIEF = 3, 8  # words of a task: where its failure begins, and the seat of its thief
 
@@ -98,6 +103,8 @@ move:
   %wide = zext i32 %moved to i64
   %shifted = shl i64 %wide, 32
   %new = or i64 %shifted, %top
+  %wish = getelementptr i64, ptr %seat, i64 {WISH}
+  store atomic i64 0, ptr %wish monotonic, align 8
   %swap = cmpxchg ptr %seat, i64 %deque, i64 %new seq_cst monotonic
   %swapped = extractvalue {{ i64, i1 }} %swap, 1
   br i1 %swapped, label %tell, label %try
@@ -154,7 +161,19 @@ stolen:
   ret i1 false
 }}
 
-define internal ptr @steal(ptr %seats, i64 %count, ptr %own) {{
+define internal void @ask(ptr %seat) {{
+  %wish = getelementptr i64, ptr %seat, i64 {WISH}
+  %said = load atomic i64, ptr %wish monotonic, align 8
+  %silent = icmp eq i64 %said, 0
+  br i1 %silent, label %say, label %done
+say:
+  store atomic i64 1, ptr %wish monotonic, align 8
+  br label %done
+done:
+  ret void
+}}
+
+define internal ptr @steal(ptr %seats, i64 %count, ptr %own, i1 %asking) {{
 entry:
   br label %next
 next:
@@ -164,7 +183,7 @@ next:
   %mine = icmp eq ptr %seat, %own
   br i1 %mine, label %on, label %look
 look:
-  %task = call ptr @steal_from(ptr %seat, ptr @never.done)
+  %task = call ptr @steal_from(ptr %seat, ptr @never.done, i1 %asking)
   %some = icmp ne ptr %task, null
   br i1 %some, label %done, label %on
 on:
@@ -177,14 +196,19 @@ done:
   ret ptr %task
 }}
 
-define internal ptr @steal_from(ptr %seat, ptr %over) {{
+define internal ptr @steal_from(ptr %seat, ptr %over, i1 %asking) {{
 entry:
   %deque = load atomic i64, ptr %seat acquire, align 8
   %top = trunc i64 %deque to i32
   %high = lshr i64 %deque, 32
   %split = trunc i64 %high to i32
   %none = icmp eq i32 %top, %split
-  br i1 %none, label %nothing, label %take
+  br i1 %none, label %empty, label %take
+empty:
+  br i1 %asking, label %wish, label %nothing
+wish:
+  call void @ask(ptr %seat)
+  br label %nothing
 take:
   %ring.place = getelementptr i64, ptr %seat, i64 1
   %ring = load ptr, ptr %ring.place
@@ -219,6 +243,12 @@ nothing:
 done:
   %stolen = load atomic ptr, ptr %task.place monotonic, align 8
   store atomic ptr null, ptr %task.place release, align 8
+  %last = icmp eq i32 %after, %split
+  br i1 %last, label %more, label %give
+more:
+  call void @ask(ptr %seat)
+  br label %give
+give:
   ret ptr %stolen
 }}
 
@@ -297,7 +327,9 @@ ask.thief:
   %begun = icmp ne ptr %thief, null
   br i1 %begun, label %steal, label %wait
 steal:
-  %other = call ptr @steal_from(ptr %thief, ptr %done.place)
+  %turn = urem i64 %looks, {ROUND}
+  %asking = icmp eq i64 %turn, 0
+  %other = call ptr @steal_from(ptr %thief, ptr %done.place, i1 %asking)
   %none = icmp eq ptr %other, null
   br i1 %none, label %wait, label %run
 run:

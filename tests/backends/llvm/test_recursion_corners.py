@@ -180,6 +180,28 @@ def test_a_million_forks_in_one_arm() -> None:
         assert az.compile(az.value_and_grad(program), threads=threads)(4.0, n) == (3.0 * n, 0.75 * n)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="counts the pages that Linux gives to a thread")
+def test_later_calls_have_the_memory_of_the_first() -> None:
+    """Cells, and what a deep recursion has touched of its stack."""
+    import resource
+
+    @az.program
+    def slopes(xs: models.Row, ys: models.Row) -> az.f64:
+        return models.total(az.grad(models.dot)(xs, ys))
+
+    n = 100_000
+    xs = models.linked([1.0] * n)
+    bound = az.compile(slopes, threads=1).bind(xs, xs)
+
+    def pages() -> int:
+        return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+
+    assert [float(bound()) for _ in range(2)] == [n, n]
+    before = pages()
+    assert [float(bound()) for _ in range(10)] == [n] * 10
+    assert pages() - before < 10
+
+
 # What is refused
 
 
