@@ -17,8 +17,9 @@ more than zeroing it.
 
 A *region* is four words: the next free byte and the end of the newest chunk, that chunk, and how large it is. A chunk
 begins with the address of the one before, its bytes, and the chunks that are left of calls before. A call begins with
-the newest chunk of the last one, whose others come next; of what it does not need it frees a chunk. Each of its threads
-has a region of its own, which is part of its seat (``work_stealing.py``)."""
+the newest chunk of the last one, whose others come next; where it has left more than it used, the next one frees a
+chunk of that. Each of its threads has a region of its own, which is part of its seat (``work_stealing.py``).
+"""
 
 from __future__ import annotations
 
@@ -328,23 +329,38 @@ define internal void @begin(ptr %region) {{
 some:
   %unused.place = getelementptr i64, ptr %newest, i64 2
   %unused = load ptr, ptr %unused.place
-  %all.used = icmp eq ptr %unused, null
-  br i1 %all.used, label %keep, label %drop
+  br label %test
+test:
+  %oldest = phi ptr [ %newest, %some ], [ %before, %on ]
+  %sum = phi i64 [ 0, %some ], [ %taken, %on ]
+  %own.place = getelementptr i64, ptr %oldest, i64 1
+  %own = load i64, ptr %own.place
+  %taken = add i64 %sum, %own
+  %before = load ptr, ptr %oldest
+  %last = icmp eq ptr %before, null
+  br i1 %last, label %look, label %on
+on:
+  br label %test
+look:
+  %chunk = phi ptr [ %unused, %test ], [ %next, %more ]
+  %left.sum = phi i64 [ 0, %test ], [ %left.more, %more ]
+  %end = icmp eq ptr %chunk, null
+  br i1 %end, label %compare, label %more
+more:
+  %bytes.place = getelementptr i64, ptr %chunk, i64 1
+  %bytes = load i64, ptr %bytes.place
+  %left.more = add i64 %left.sum, %bytes
+  %next = load ptr, ptr %chunk
+  br label %look
+compare:
+  %much = icmp ugt i64 %left.sum, %taken
+  br i1 %much, label %drop, label %join
 drop:
   %rest = load ptr, ptr %unused
   call void @free(ptr %unused)
-  br label %keep
-keep:
-  %left = phi ptr [ null, %some ], [ %rest, %drop ]
-  br label %test
-test:
-  %oldest = phi ptr [ %newest, %keep ], [ %before, %on ]
-  %before = load ptr, ptr %oldest
-  %last = icmp eq ptr %before, null
-  br i1 %last, label %join, label %on
-on:
-  br label %test
+  br label %join
 join:
+  %left = phi ptr [ %unused, %compare ], [ %rest, %drop ]
   store ptr %left, ptr %oldest
   %used = load ptr, ptr %newest
   store ptr %used, ptr %unused.place
