@@ -2,7 +2,7 @@
 # make docs   the site, in build/site: guide, manual, how-tos and the reference of every public name
 # make bench  measure against other tools      make test-all  types at run time, more cases, the long run, the mutants
 # make bench-everyday, make bench-trace, make bench-gpu  everyday programs; traces; programs on an OpenCL device
-# make gradbench GRADBENCH=CHECKOUT  GradBench's evaluations, and tools of its own (benchmarks/gradbench/compare.py)
+# make gradbench GRADBENCH=CHECKOUT  GradBench's evaluations, and tools of its own; QUICK=1: one input of each
 # make sweep  every value of every parameter, where the other runs take some: hours, and may be chosen by PYTEST_FLAGS
 # make mutants  wrong derivatives, each of which a test must notice (part of test-all)
 # make fuzz SECONDS=600  more random programs, each in a process of its own; .fuzz/log has those that were run
@@ -104,7 +104,7 @@ gradbench: $(VENV)/.installed-gradbench
 	@test -n "$(GRADBENCH)" || { echo "make gradbench GRADBENCH=CHECKOUT: a copy of https://github.com/gradbench/gradbench"; exit 2; }
 	$(MAKE) -C $(GRADBENCH)/cpp
 	$(MAKE) -C $(GRADBENCH)/tools/manual -Bj NATIVE=no
-	$(BIN)/python benchmarks/gradbench/compare.py $(GRADBENCH) $(if $(ONLY),--only $(ONLY))
+	$(BIN)/python benchmarks/gradbench/compare.py $(GRADBENCH) $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--first 1 --rounds 1 --tools manual)
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .

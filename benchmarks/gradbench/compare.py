@@ -1,7 +1,8 @@
 """GradBench's evaluations, run here against Adze and tools of its own, without Docker.
 
-    make gradbench GRADBENCH=CHECKOUT
-    python benchmarks/gradbench/compare.py CHECKOUT [--only NAME ...] [--tools NAME ...] [--rounds 3] [--output FILE]
+    make gradbench GRADBENCH=CHECKOUT           # inputs of two sizes: half an hour
+    make gradbench GRADBENCH=CHECKOUT QUICK=1   # the first input of each evaluation, without JAX and PyTorch: minutes
+    python benchmarks/gradbench/compare.py CHECKOUT [--only NAME ...] [--tools NAME ...] [--first K] [--rounds 3]
 
 CHECKOUT is a copy of https://github.com/gradbench/gradbench in which its golden implementation is built:
 
@@ -12,7 +13,11 @@ evaluations are GradBench's own scripts, which also say whether an answer is val
 session. Told are the medians of all runs of a function on an input, by the tool's own clock, and beside them what Adze
 took to compile the function, as the median of its sessions.
 
-The table goes to benchmarks/results/gradbench.md; what was not valid is in it, too. The exit status is 1 then.
+With ``--first K`` an evaluation sends the inputs of its own list, and is hung up on behind the K-th, as by a tool that
+ends. Without, its options choose some (``INPUTS``), since the lists are long.
+
+The table goes to benchmarks/results/gradbench.md, or is printed with ``--first``, or goes where ``--output`` says; what
+was not valid is in it, too. The exit status is 1 then.
 """
 
 import argparse
@@ -115,8 +120,8 @@ Row = tuple[str, str, str]  # evaluation, input, function
 Rows = dict[str, Found]  # by tools
 
 
-def converse(evaluation: str, options: str, tool: Tool, checkout: Path) -> dict[Row, Found]:
-    """One session."""
+def converse(evaluation: str, options: str, tool: Tool, checkout: Path, first: int | None = None) -> dict[Row, Found]:
+    """One session, which ends behind so many inputs if there is a number of them."""
     package = checkout / "python" / "gradbench"
     script = package / "gradbench" / "evals" / evaluation / "run.py"
     timing = [] if evaluation == "hello" else ["--min-runs", f"{RUNS}", "--min-seconds", f"{SECONDS}"]
@@ -130,10 +135,13 @@ def converse(evaluation: str, options: str, tool: Tool, checkout: Path) -> dict[
     with start([sys.executable, str(script), *options.split(), *timing]) as asking, start(tool.command) as answering:
         assert asking.stdin and asking.stdout and answering.stdin and answering.stdout
         for line in asking.stdout:
+            message = json.loads(line)
+            if told.is_beyond(message, first):
+                break
             answering.stdin.write(line)
             answering.stdin.flush()
             answer = answering.stdout.readline()
-            told.note(json.loads(line), json.loads(answer) if answer else None)
+            told.note(message, json.loads(answer) if answer else None)
             if not answer:
                 return told.found
             asking.stdin.write(answer)
@@ -150,6 +158,12 @@ class Told:
         self.evaluation = evaluation
         self.found: dict[Row, Found] = defaultdict(Found)
         self.asked: dict[int, Row] = {}
+
+    def is_beyond(self, message: Mapping[str, Any], first: int | None) -> bool:
+        """Whether a message has another input, and so many are known already."""
+        known = {row[1] for row in self.found}
+        given = message.get("description", "")
+        return message["kind"] == "evaluate" and first is not None and given not in known and len(known) >= first
 
     def note(self, message: Mapping[str, Any], answer: Mapping[str, Any] | None) -> None:
         """Keep what a message and its answer say; None for the answer of a tool that ended."""
@@ -170,15 +184,17 @@ class Told:
                         known.append(timing["nanoseconds"])
 
 
-def measured(evaluation: str, taking_part: Mapping[str, Tool], checkout: Path, rounds: int) -> dict[Row, Rows]:
-    """Of each function on each input of an evaluation what each tool told."""
+def measured(
+    evaluation: str, taking_part: Mapping[str, Tool], checkout: Path, rounds: int, first: int | None = None
+) -> dict[Row, Rows]:
+    """Of each function on each input of an evaluation what each tool told: on those of INPUTS, or on the first ones."""
     rows: dict[Row, Rows] = defaultdict(lambda: defaultdict(Found))
     for _ in range(1 if evaluation == "hello" else rounds):
-        for which, options in INPUTS[evaluation].items():
+        for which, options in ({"": ""} if first else INPUTS[evaluation]).items():
             for name, tool in taking_part.items():
                 if tool.evaluations and evaluation not in tool.evaluations:
                     continue
-                for (_, given, function), found in converse(evaluation, options, tool, checkout).items():
+                for (_, given, function), found in converse(evaluation, options, tool, checkout, first).items():
                     known = rows[evaluation, f"{which} {given}".strip(), function][name]
                     known.runs += found.runs
                     known.prepared += found.prepared
@@ -226,14 +242,24 @@ def report(rows: Mapping[Row, Rows], names: Sequence[str], cores: str, command: 
     return "\n\n".join(text) + "\n"
 
 
+def positive(text: str) -> int:
+    """A number from 1 on, for ``argparse``."""
+    count = int(text)
+    if count < 1:
+        raise ValueError
+    return count
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="GradBench's evaluations with Adze and tools of GradBench's own.")
     parser.add_argument("checkout", type=Path, help="a copy of GradBench's repository, with tools/manual built")
     parser.add_argument("--only", nargs="+", choices=list(INPUTS), default=list(INPUTS), metavar="NAME")
     parser.add_argument("--tools", nargs="+", metavar="NAME", help="all whose name begins so: Adze manual JAX PyTorch")
     parser.add_argument("--rounds", type=int, default=3, help="sessions of each tool and evaluation")
-    parser.add_argument("--output", type=Path, default=RESULTS / "gradbench.md")
+    parser.add_argument("--first", type=positive, metavar="K", help="the first K inputs of each evaluation's own list")
+    parser.add_argument("--output", type=Path, help=f"{RESULTS.name}/gradbench.md, unless --first is given")
     options = parser.parse_args()
+    output = options.output or (None if options.first else RESULTS / "gradbench.md")
     checkout = options.checkout.resolve()
     if not (checkout / "tools" / "manual" / "bin" / "det").exists():
         parser.error(f"{checkout} has no golden implementation: make -C cpp && make -C tools/manual -Bj NATIVE=no")
@@ -246,12 +272,13 @@ def main() -> int:
     command = " ".join(["python benchmarks/gradbench/compare.py CHECKOUT", *sys.argv[2:]])
     rows: dict[Row, Rows] = {}
     for evaluation in options.only:
-        found = measured(evaluation, taking_part, checkout, options.rounds)
+        found = measured(evaluation, taking_part, checkout, options.rounds, options.first)
         for row, of_row in found.items():
             print(*row, {name: shown(each) for name, each in of_row.items()}, flush=True)
         rows |= found
-        options.output.write_text(report(rows, list(taking_part), cores, command), encoding="utf-8")
-    print(f"results: {options.output}")
+        if output:  # what is there already, should a later one fail
+            output.write_text(report(rows, list(taking_part), cores, command), encoding="utf-8")
+    print(f"results: {output}" if output else report(rows, list(taking_part), cores, command))
     return int(any(found.wrong for of_row in rows.values() for found in of_row.values()))
 
 

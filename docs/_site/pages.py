@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ELSEWHERE = {
     "CONTRIBUTING.md": "contributing.md",
     "benchmarks/results/bench.md": "benchmarks/results/bench.md",
+    "benchmarks/results/gradbench.md": "benchmarks/results/gradbench.md",
     "benchmarks/results/gpu.md": "benchmarks/results/gpu.md",
     "benchmarks/results/large.md": "benchmarks/results/large.md",
     "benchmarks/results/trace.md": "benchmarks/results/trace.md",

@@ -318,3 +318,32 @@ def test_a_tool_that_ends_is_told(compare: ModuleType, tmp_path: Path) -> None:
     assert compare.converse("hello", "", tool, tmp_path) == {
         ("hello", "", "define"): compare.Found(wrong="the tool ended without an answer")
     }
+
+
+MANY_INPUTS = """
+import json
+
+def send(**message):
+    print(json.dumps(message), flush=True)
+    return json.loads(input())
+
+try:
+    send(id=0, kind="start")
+    for x in range(100):
+        send(id=2 * x + 1, kind="evaluate", module="hello", function="square", input=float(x), description=f"x={x}")
+        send(id=2 * x + 2, kind="evaluate", module="hello", function="double", input=float(x), description=f"x={x}")
+except EOFError:  # as GradBench's own do
+    pass
+"""
+
+
+@pytest.mark.rest
+def test_the_first_inputs_alone(compare: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "python" / "gradbench" / "gradbench" / "evals" / "hello" / "run.py"
+    script.parent.mkdir(parents=True)
+    script.write_text(MANY_INPUTS, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setitem(compare.INPUTS, "hello", {"": "--options that=are --not passed"})
+    rows = compare.measured("hello", {"Adze": compare.Tool([sys.executable, str(RUN)])}, tmp_path, rounds=1, first=2)
+    assert [row[1:] for row in rows] == [(f"x={x}", function) for x in (0, 1) for function in ("square", "double")]
+    assert not any(found["Adze"].wrong for found in rows.values())
