@@ -3,6 +3,7 @@
     make test-all-pythons                  # what has not passed at this state of the tree
     python tests/pythons.py -k primitives  # the same with arguments for pytest
     make next-python                       # what can be known of the next Python without one
+    nox                                    # the same for who knows nox: noxfile.py
 
 Each Python gets an environment in ``.pythons``, made once, with the package and what its tests need: the newest
 packages, and for the lowest Python also one with the lowest versions of what ``pyproject.toml`` says that the package
@@ -27,6 +28,11 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = ".[test,examples]"
 NEXT = "3.14"
 
+# As in the Makefile, those tests that typeguard checks and those that it does not.
+PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
+CHOSEN = [["-m", "not slow and not unguarded"], ["-m", "not slow and unguarded", "--typeguard-packages="]]
+PASSED = [0, 5]  # 5: no test is selected
+
 
 def declared() -> list[str]:
     """The versions of Python that the package is for: 3.11, 3.12, ..."""
@@ -43,11 +49,16 @@ def interpreter(version: str) -> str | None:
     return str(ours[-1]) if ours else shutil.which(f"python{version}")
 
 
-def environment(name: str, python: str, lowest: bool) -> Path:
+def lowest() -> list[str]:
+    """The packages that the package needs, in the lowest versions."""
+    return [package.replace(">=", "==") for package in PROJECT["dependencies"]]
+
+
+def environment(name: str, python: str) -> Path:
     """The Python of an environment, which is made if it is not there."""
     folder = FOLDER / name
     own = folder / "bin" / "python"
-    needed = [package.replace(">=", "==") if lowest else package for package in PROJECT["dependencies"]]
+    needed = lowest() if name.endswith("-lowest") else PROJECT["dependencies"]
     optional = [package for extra in PROJECT["optional-dependencies"].values() for package in extra]
     wanted, stamp = "\n".join([EXTRAS, *needed, *optional]), folder / "installed"
     if not stamp.exists() or stamp.read_text() != wanted:
@@ -70,13 +81,9 @@ def state() -> str:
 
 
 def passes(own: Path, arguments: list[str]) -> bool:
-    """Whether the unit tests pass: as in the Makefile, those that typeguard checks and those that it does not."""
-    for marks, more in (("not unguarded", []), ("unguarded", ["--typeguard-packages="])):
-        chosen = ["-m", f"not slow and {marks}", *more, *arguments]
-        code = subprocess.run([str(own), "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen], cwd=ROOT).returncode
-        if code not in (0, 5):  # 5: no test is selected
-            return False
-    return True
+    """Whether the unit tests pass."""
+    runs = ([str(own), *PYTEST, *chosen, *arguments] for chosen in CHOSEN)
+    return all(subprocess.run(command, cwd=ROOT).returncode in PASSED for command in runs)
 
 
 def next_python() -> int:
@@ -103,8 +110,8 @@ def main(arguments: list[str]) -> int:
         return next_python()
     FOLDER.mkdir(exist_ok=True)
     failed = []
-    lowest = declared()[0]
-    for name, version in [*[(version, version) for version in declared()], (f"{lowest}-lowest", lowest)]:
+    first = declared()[0]
+    for name, version in [*[(version, version) for version in declared()], (f"{first}-lowest", first)]:
         python = interpreter(version)
         if python is None:
             print(f"{name}: this machine has no Python {version}")
@@ -113,7 +120,7 @@ def main(arguments: list[str]) -> int:
         if passed.exists() and passed.read_text().startswith(key):
             print(f"{name}: passed, {passed.read_text().splitlines()[-1]}")
             continue
-        own = environment(name, python, name.endswith("-lowest"))
+        own = environment(name, python)
         print(f"{name}: {own}", flush=True)
         if passes(own, arguments):
             passed.write_text(f"{key}\n{datetime.datetime.now():%Y-%m-%d %H:%M}")
