@@ -26,6 +26,7 @@ _CHECKED = [
     "adze.ad.verbs",
 ]
 with install_import_hook(_CHECKED):
+    from . import experimental
     from .ad import (
         SparseJacobian,
         grad,
@@ -349,6 +350,7 @@ __all__ = [
     "exp",
     "exp2",
     "expand_dims",
+    "experimental",
     "explore",
     "expm1",
     "eye",

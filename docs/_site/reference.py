@@ -2,8 +2,10 @@
 
 ``docs/stability.md`` says which names are experimental, and their entries say so. A name belongs to the page that has
 its module. The build fails for one that belongs to none, so that none is missing.
-Docstrings are written for ``help``: names stand in double quotes or behind ``:func:``, examples behind ``>>>``, other
-code is indented behind ``::``. Here they become Markdown.
+
+mkdocstrings is not used: it reads sources, and there elementwise functions are rows of a table. Docstrings are written
+for ``help``: names stand in double quotes or behind ``:func:``, examples behind ``>>>``, other code is indented behind
+``::``. Here they become Markdown.
 """
 
 from __future__ import annotations
@@ -105,6 +107,7 @@ PAGES = [
 ]
 
 
+NAMESPACES = ("experimental", "linalg", "random")
 STABILITY = Path(__file__).resolve().parents[1] / "stability.md"
 
 
@@ -120,7 +123,7 @@ def by_pages() -> dict[str, list[str]]:
 def _module(name: str) -> str:
     """The last part of the module that a name belongs to, or its folder where the whole folder is one subject."""
     value = getattr(az, name)
-    if name in ("linalg", "random"):
+    if name in NAMESPACES:
         return f"namespace {name}"
     if isinstance(value, Primitive):
         return "elementwise"
@@ -134,7 +137,7 @@ def _module(name: str) -> str:
 
 def _checked() -> None:
     listed = [name for page in PAGES for name in page.names()]
-    missing = {name for name in az.__all__ if name not in ("linalg", "random")} - set(listed)
+    missing = {name for name in az.__all__ if name not in NAMESPACES} - set(listed)
     twice = {name for name in listed if listed.count(name) > 1}
     if missing or twice:
         raise LookupError(f"the reference has no page for {sorted(missing)}, and two for {sorted(twice)}")
