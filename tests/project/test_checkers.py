@@ -6,10 +6,12 @@ A line of ``CALLS`` that ends in ``# wrong`` must be an error of both, and no ot
 import inspect
 import json
 import pydoc
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -198,3 +200,10 @@ def test_a_signature_says_what_is_returned() -> None:
 def test_help_is_the_docstring_of_the_program(called: Any) -> None:
     text = pydoc.plain(pydoc.render_doc(called))
     assert "The weighted sum." in text and "And more of it." in text
+
+
+def test_names_that_are_completed_are_public() -> None:
+    """Those of the package, but its modules: nothing that it imports for itself shows up behind ``az.``."""
+    completed = {name for name in dir(az) if not name.startswith("_") and not isinstance(getattr(az, name), ModuleType)}
+    assert completed == {name for name in az.__all__ if not isinstance(getattr(az, name), ModuleType)}
+    assert re.fullmatch(r"\d+\.\d+\.\d+", az.__version__)

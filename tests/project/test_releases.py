@@ -109,10 +109,10 @@ def test_tests_run_from_the_source_distribution(tmp_path: Path) -> None:
     with tarfile.open(archive) as opened:
         opened.extractall(tmp_path, filter="data")
     unpacked = tmp_path / archive.name.removesuffix(".tar.gz")
-    wanted = {path.relative_to(checkout) for path in checkout.rglob("*") if path.is_file() and not path.is_symlink()}
-    wanted = {path if (checkout / "adze" / path.parts[0]).exists() is False else Path("adze", path) for path in wanted}
     found = {path.relative_to(unpacked) for path in unpacked.rglob("*") if path.is_file()}
-    assert not wanted - found
+    wanted = {path.relative_to(checkout) for path in checkout.rglob("*") if path.is_file()}
+    missing = [str(path) for path in wanted if not {path, Path("adze", path)} & found]  # linked folders are there alone
+    assert missing == [".gitignore"]
     chosen = ["tests/core/test_dims.py", "tests/project", "tests/commands", "-m", "not slow and not rest and not sweep"]
     own = {**os.environ, "PYTHONPATH": str(unpacked), "PYTHONPYCACHEPREFIX": str(tmp_path / "bytecode")}
     ended = run(
