@@ -1,5 +1,6 @@
 """What docs/firsthand.md types in an empty folder, typed: its commands print what the page says."""
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -9,12 +10,30 @@ from pathlib import Path
 import pytest
 from consoles import check_consoles, write_files
 from load import ROOT
-from other_libraries import pytorch
+from other_libraries import library
 
 pytestmark = [pytest.mark.slow, pytest.mark.unguarded]
 
 PAGE = ROOT / "docs" / "firsthand.md"
+# What stands behind a mark needs these packages, and is skipped without them.
+NEEDED = {
+    "with PyTorch": ["torch"],
+    "with JAX": ["jax"],
+    "with mkdocs": ["mkdocs", "material"],
+    "with build and nox": ["build", "nox"],
+}
 SECTIONS = re.split(r"^(?=## )", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+
+
+def is_there(mark: str) -> bool:
+    """True, or the test is skipped, or fails where PyTorch and JAX have to be there."""
+    (packages,) = [packages for name, packages in NEEDED.items() if name in mark]
+    for package in packages:
+        if package in ("torch", "jax"):
+            library(package)
+        elif not importlib.util.find_spec(package):
+            pytest.skip(f"there is no {package}: make .venv/.installed-docs .venv/.installed-dev")
+    return True
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=[section.partition("\n")[0][3:] for section in SECTIONS])
@@ -33,4 +52,4 @@ def test_what_is_typed_prints_what_is_shown(section: str, tmp_path: Path) -> Non
         printed = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=os.environ | own, **everything).stdout
         return printed if printed.endswith("\n") or not printed else f"{printed}\n"
 
-    check_consoles(PAGE, section, lambda mark: bool(pytorch()), typed)  # without it, the section is skipped
+    check_consoles(PAGE, section, is_there, typed)
