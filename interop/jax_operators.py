@@ -81,6 +81,18 @@ class Linear:
             made = made.mapped([0 if mapped else None for mapped in level])
         return made
 
+    def avals(self, *arrays: Any) -> list[Any]:
+        """What JAX knows of the results, without the program: what is only transposed needs none in this direction."""
+        own = [array.shape[sum([level[number] for level in self.levels]) :] for number, array in enumerate(arrays)]
+        primals = own[: self.primals]
+        ends = self.operator.made(primals) if self.forwards else list(zip(self.operator.types, primals, strict=True))
+        sizes: list[int] = []
+        for depth, level in enumerate(self.levels):  # an axis of a level further out stands before it
+            operand = level.index(True)
+            outer = sum([further[operand] for further in self.levels[depth + 1 :]])
+            sizes.insert(0, arrays[operand].shape[outer])
+        return [aval(type, (*sizes, *shape)) for type, shape in [ends[number] for number in self.moved]]
+
     def along(self, level: Sequence[bool]) -> Self:
         """It along one more axis, which these operands have."""
         return type(self)(self.operator, self.forwards, self.arguments, self.results, (*self.levels, tuple(level)))

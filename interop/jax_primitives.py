@@ -113,18 +113,18 @@ def primitives() -> _Primitives:
             return called_back(operator, *arrays)
         return jax.ffi.ffi_call(name, operator.avals(*arrays))(*arrays)
 
-    def enter(primitive: Any, computed: Any) -> None:
-        """Enter what a primitive is before and in a run; ``computed`` gives its operator."""
+    def enter(primitive: Any, known: Any, computed: Any) -> None:
+        """Enter what is known of a primitive before a run, and in a run the operator that computes it."""
 
         def lowered(call: Any) -> Any:
             return mlir.lower_fun(lambda *arrays, **params: call(computed(**params), *arrays), multiple_results=True)
 
         primitive.multiple_results = True
         primitive.def_impl(lambda *arrays, **params: jitted(primitive, **params)(*arrays))
-        primitive.def_abstract_eval(lambda *arrays, **params: computed(**params).avals(*arrays))
+        primitive.def_abstract_eval(known)
         mlir.register_lowering(primitive, lowered(called_back))
         mlir.register_lowering(primitive, lowered(called), platform="cpu")
 
-    enter(made.apply, lambda operator: operator)
-    enter(made.linear, lambda linear: linear.program)
+    enter(made.apply, lambda *arrays, operator: operator.avals(*arrays), lambda operator: operator)
+    enter(made.linear, lambda *arrays, linear: linear.avals(*arrays), lambda linear: linear.program)
     return made

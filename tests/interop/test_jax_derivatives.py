@@ -143,6 +143,26 @@ def test_verbs_of_programs() -> None:
     same(az.jax(az.vmap(scalars, (0, None)))(numbers(3), y), jnp.sin(numbers(3)) * y**3)
 
 
+def test_a_function_with_a_reverse_rule_alone() -> None:
+    """Its gradient follows the rule, and forward mode is refused with the line of the function."""
+
+    @az.custom_vjp
+    def clipped(x: az.Expr) -> az.Expr:
+        return x**2
+
+    @clipped.defvjp
+    def rule(primals: Any, cotangent: az.Expr) -> Any:
+        return (az.clip(cotangent, -1.0, 1.0) * 2 * primals[0],)
+
+    @az.program
+    def f(x: az.f64) -> az.f64:
+        return 10 * clipped(x)
+
+    assert float(jax.grad(az.jax(f))(3.0)) == 6.0
+    with pytest.raises(az.Unsupported, match="clipped"):
+        jax.jacfwd(az.jax(f))(3.0)
+
+
 @pytest.mark.rest
 def test_a_custom_linear_solve() -> None:
     """Whose matrix is a derivative that JAX transposes."""
