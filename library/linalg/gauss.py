@@ -34,14 +34,13 @@ from ...core.expr import Expr, as_expr, floating
 from ...core.primitive import PRIMITIVES
 from ...core.source import at_line
 from ...core.types import Type, array_of, dims, i64
-from . import small
+from . import routines, small
 from .operands import (
     Operation,
     constant,
     diagonals,
     each_of,
     is_small,
-    lapack,
     matrices,
     of_lapack,
     one_by_one,
@@ -73,20 +72,32 @@ class LUResult(NamedTuple):
 # Factors
 
 
-def _getrf(a: Any) -> Any:
-    def factors(a: Any) -> Any:
-        packed, pivots, _ = lapack("getrf", a)(a) if a.size else (a, np.arange(min(a.shape)), 0)
-        return packed, pivots.astype("i8")
+def _getrf(turned: Any) -> Any:
+    """The factors of transposes, which are there column by column, as transposes."""
 
-    return each_of(factors, a)
+    def factors(turned: Any) -> Any:
+        columns, rows = turned.shape
+        packed, pivots = np.array(turned, order="C"), np.empty(min(rows, columns), np.intc)
+        if packed.size:
+            routines.run("getrf", packed.dtype, rows, columns, packed, rows, pivots)
+        return packed, pivots.astype("i8") - 1
+
+    return each_of(factors, turned)
 
 
 def _packed(type: Type) -> tuple[Type, Type]:
-    rows, columns = dims(type)[-2:]
+    columns, rows = dims(type)[-2:]
     return type, array_of(i64, (*dims(type)[:-2], rows.minimum(columns)))
 
 
-_factors = of_lapack("lu_factor", _getrf, _packed, small.lu)
+_of_turned = of_lapack("lu_factor", _getrf, _packed)
+
+
+def _factors(a: Any) -> Any:
+    if is_small(a):
+        return one_by_one(small.lu)(a)
+    packed, pivots = _of_turned(turned(a))
+    return turned(packed), pivots
 
 
 # Rows
@@ -289,21 +300,14 @@ def solve(a: Any, b: Any, assume_a: str = "gen") -> Expr:
     return solution("solve", _general if assume_a == "gen" else _positive, a, b)
 
 
-def _getri(packed: Any, pivots: Any) -> Any:
-    def inverse(packed: Any, pivots: Any) -> Any:
-        if not packed.size:
-            return [packed]
-        room, _ = lapack("getri_lwork", packed)(len(packed))
-        return [lapack("getri", packed)(packed, pivots, lwork=int(room))[0].T]
+def _inverses(packed: Any, pivots: Any) -> Any:
+    """The transposed inverses of matrices with these factors."""
 
-    return each_of(inverse, packed, pivots)[0]
+    def solved(packed: Any, pivots: Any) -> Any:
+        unit = broadcast_to(eye(packed.shape[-1], dtype=packed.dtype), packed.shape)
+        return _solved_by(solved_triangles, True, packed, pivots, unit)
 
-
-def _small_inverse(packed: Any, pivots: Any) -> Any:
-    return _solved_by(solved_triangles, True, packed, pivots, eye(packed.shape[-1], dtype=packed.dtype))
-
-
-_inverses = of_lapack("inv", _getri, lambda packed, pivots: packed, _small_inverse)
+    return one_by_one(solved)(packed, pivots)
 
 
 def _of_inverse(arguments: Any, inverse: Any, cotangent: Any) -> Any:

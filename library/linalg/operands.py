@@ -185,24 +185,6 @@ def regular(fine: Expr, problem: str) -> None:
 
 # LAPACK
 
-_LETTERS = {"f": "s", "d": "d"}  # by the character of NumPy's type
-
-
-def lapack(name: str, x: Any) -> Callable[..., Any]:
-    """A routine of LAPACK for numbers of the type of x."""
-    from scipy.linalg import lapack
-
-    routine: Callable[..., Any] = getattr(lapack, _LETTERS[x.dtype.char] + name)
-    return routine
-
-
-def blas(name: str, x: Any) -> Callable[..., Any]:
-    """A routine of BLAS for numbers of the type of x."""
-    from scipy.linalg import blas
-
-    routine: Callable[..., Any] = getattr(blas, _LETTERS[x.dtype.char] + name)
-    return routine
-
 
 def each_of(function: Callable[..., Sequence[Any]], *arrays: Any) -> list[Any]:
     """A function of one matrix, and of other arrays, for each of a stack; its results are stacked."""

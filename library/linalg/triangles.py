@@ -8,27 +8,30 @@ from typing import Any
 import numpy as np
 
 from ...core.combinators import all as all_of
-from ...core.combinators import broadcast_to, tril
+from ...core.combinators import broadcast_to, generate, reshape, tril, where
 from ...core.expr import Expr, floating, promoted, same_size
+from ...core.primitive import PRIMITIVES
 from ...core.source import at_line
 from ...core.types import Type
-from . import small
+from . import routines, small
 from .operands import (
     Operation,
-    blas,
     diagonals,
     each_of,
     halved,
-    lapack,
+    is_small,
     matrices,
     of_lapack,
     one_by_one,
     operation,
+    read,
     regular,
     stacks,
     symmetric,
     turned,
 )
+
+BLOCK = 96  # right-hand sides, at most, that are solved for by one call beside others
 
 
 def solution(what: str, function: Operation, a: Any, b: Any, *vectors: Expr) -> Expr:
@@ -54,15 +57,43 @@ def of_second(*types: Type) -> Type:
 
 
 def _solved_triangles(lower: bool, transposed: bool, unit: bool, a: Any, b: Any) -> Any:
+    # A triangle in rows is the other one of the transpose in columns, and a row of b is a right-hand side.
+    letters, forward = ("U" if lower else "L", "N" if transposed else "T", "U" if unit else "N"), lower != transposed
+
     def solved(a: Any, b: Any) -> Any:
-        # Row by row is the transpose column by column: x.T @ a.T == b.T, with what BLAS takes and gives as it is.
-        if not b.size:
-            return [b]
-        if b.shape[1] == 1:
-            return [blas("trsv", a)(a.T, b[:, 0], lower=not lower, trans=not transposed, diag=unit)[:, None]]
-        return [blas("trsm", a)(1.0, a.T, b.T, side=1, lower=not lower, trans_a=transposed, diag=unit).T]
+        count, n = b.shape
+        a, x = np.ascontiguousarray(a), np.array(b, order="C")
+        if not x.size:
+            return [x]
+        # What is 0 before the first number of all right-hand sides stays so, as half of an identity.
+        first = int(x.any(axis=0).argmax()) if forward and count > 1 and not x[:, 0].any() else 0
+        corner, rest = a.reshape(-1)[first * (n + 1) :], x.reshape(-1)[first:]
+        if count == 1:
+            routines.run("trsv", a.dtype, *letters, n, a, n, x, 1)
+        else:
+            routines.run("trsm", a.dtype, "L", *letters, n - first, count, 1.0, corner, n, rest, n)
+        return [x]
 
     return each_of(solved, a, b)[0]
+
+
+def _in_blocks(called: Operation, a: Any, b: Any) -> Any:
+    """A solve for so many right-hand sides, the rows of b, at a time: a parallel loop over calls.
+
+    The last block begins so that it is as long as the others: it solves again what the one before has solved.
+    """
+    count, n = b.shape
+    blocks = PRIMITIVES["maximum"]((count + BLOCK - 1) // BLOCK, 1)
+    length = (count + blocks - 1) // blocks
+    last = (blocks - 1) * length
+    back = last - (count - length)
+
+    def block(k: Any) -> Any:
+        first = PRIMITIVES["minimum"](k * length, count - length)
+        return called(a, generate((length, n), lambda i, j: read(b, first + i, j)))
+
+    found = reshape(generate(blocks, block), (blocks * length, n))
+    return generate((count, n), lambda i, j: read(found, where(i < last, i, i + back), j))
 
 
 @functools.cache
@@ -70,7 +101,14 @@ def solved_triangles(lower: bool, transposed: bool, unit: bool = False) -> Opera
     """The solve of constants with a triangle, or with its transpose; ``unit`` is for ones on the diagonal."""
     options = (lower, transposed, unit)
     program = functools.partial(small.substituted, *options)
-    return of_lapack("solve_triangular", functools.partial(_solved_triangles, *options), of_second, program)
+    called = of_lapack("solve_triangular", functools.partial(_solved_triangles, *options), of_second)
+
+    def solved(a: Any, b: Any) -> Any:
+        if is_small(a):
+            return one_by_one(program)(a, b)
+        return turned(_in_blocks(called, a, turned(b)) if b.ndim == 2 else called(a, turned(b)))
+
+    return solved
 
 
 @functools.cache
@@ -122,9 +160,12 @@ def _factors(a: Any) -> Any:
 
 def _factor(a: Any) -> Any:
     """The factor of one matrix, or NaN: NumPy, which is fast for many small ones, copies element by element."""
-    # Column by column, the lower half of a is the upper one of a.T.
-    factor, failed = lapack("potrf", a)(a.T, lower=False) if a.size else (a, 0)
-    return [np.full_like(a, np.nan) if failed else factor.T]
+    # Column by column, the lower half of a is the upper one of its transpose.
+    n, factor = len(a), np.array(a, order="C")
+    if n and routines.run("potrf", a.dtype, "U", n, factor, n):
+        return [np.full_like(a, np.nan)]
+    routines.clear_above(factor)
+    return [factor]
 
 
 def _of_factor(arguments: Any, factor: Any, cotangent: Any) -> Any:

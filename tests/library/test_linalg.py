@@ -1,5 +1,6 @@
 """Linear algebra: values against NumPy and SciPy, derivatives against differences, in forward and reverse mode."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import scipy.linalg
 from sampling import some, sooner
 
 import adze as az
+from adze.library.linalg import routines
 
 pytestmark = pytest.mark.unguarded
 
@@ -202,37 +204,65 @@ def test_least_squares_of_matrices_without_full_rank() -> None:
         close(found, np.linalg.lstsq(near, np.ones(2), rcond)[0])
 
 
+def test_many_right_hand_sides_are_solved_for_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which sizes alone decide; those of which the first numbers are 0 are solved for from there on."""
+    triangle = np.tril(general(40, 40)) + 4 * np.eye(40)
+    program = az.program(lambda a, b: az.linalg.solve_triangular(a, b, lower=True))
+    calls = counted(monkeypatch)
+    for count, blocks in ((1, 1), (96, 1), (97, 2), (203, 3)):
+        b = RANDOM.standard_normal((40, count))
+        b[:7, :] = 0
+        calls.clear()
+        one, two = (az.compile(program, threads=threads)(triangle, b) for threads in (1, 2))
+        np.testing.assert_array_equal(one, two)
+        close(one, scipy.linalg.solve_triangular(triangle, b, lower=True))
+        assert sum(calls.values()) == 2 * blocks
+
+
+def test_routines_run_side_by_side() -> None:
+    """One of them keeps no other Python thread from running."""
+    a, b, turns = np.eye(1500), RANDOM.standard_normal((1500, 1500)), list[int]()
+    solving = threading.Thread(target=lambda: routines.run("trsm", a.dtype, *"LUTN", 1500, 1500, 1.0, a, 1500, b, 1500))
+    solving.start()
+    while solving.is_alive():
+        turns.append(len(turns))
+    assert len(turns) > 1000
+
+
+def test_extents_beyond_32_bits_are_refused() -> None:
+    with pytest.raises(ValueError, match="extents of at most 2147483647, not 2147483648"):
+        routines.run("trsv", np.dtype("f8"), *"UTN", 2**31, np.ones(1), 1, np.ones(1), 1)
+
+
 # How often LAPACK is called
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Counts the calls of the routines that factorise and solve from now on."""
-    calls: dict[str, int] = {}
+    calls, run = dict[str, int](), routines.run
 
-    def counting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*arguments: Any, **options: Any) -> Any:
-            calls[name] = calls.get(name, 0) + 1
-            return function(*arguments, **options)
+    def counting(name: str, *arguments: Any) -> int:
+        calls[name] = calls.get(name, 0) + 1
+        return run(name, *arguments)
 
-        return called
-
-    for library, names in ((scipy.linalg.lapack, ("getrf", "getri", "potrf")), (scipy.linalg.blas, ("trsm", "trsv"))):
-        for name in names:
-            monkeypatch.setattr(library, f"d{name}", counting(name, getattr(library, f"d{name}")))
+    monkeypatch.setattr(routines, "run", counting)
     return calls
 
 
 ONCE: dict[str, tuple[Callable[..., Any], dict[str, int]]] = {
     "solve": (lambda a, b: weighed(az.linalg.solve(a, b)), {"getrf": 1, "trsv": 4}),
-    "slogdet": (lambda a, b: az.linalg.slogdet(a).logabsdet, {"getrf": 1, "getri": 1}),
-    "det": (lambda a, b: az.linalg.det(a), {"getrf": 1, "getri": 1}),
-    "inv": (lambda a, b: weighed(az.linalg.inv(a)), {"getrf": 1, "getri": 1}),
+    "slogdet": (lambda a, b: az.linalg.slogdet(a).logabsdet, {"getrf": 1, "trsm": 2}),
+    "det": (lambda a, b: az.linalg.det(a), {"getrf": 1, "trsm": 2}),
+    "inv": (lambda a, b: weighed(az.linalg.inv(a)), {"getrf": 1, "trsm": 2}),
     "both": (
         lambda a, b: b @ az.linalg.solve(a, b) + az.linalg.slogdet(a).logabsdet,
-        {"getrf": 1, "trsv": 4, "getri": 1},
+        {"getrf": 1, "trsv": 4, "trsm": 2},
     ),
-    "positive": (lambda a, b: weighed(az.linalg.solve(a @ a.T, b, assume_a="pos")), {"potrf": 1, "trsv": 4}),
-    "cholesky": (lambda a, b: weighed(az.linalg.cholesky(a @ a.T)), {"potrf": 1, "trsm": 2}),
+    "positive": (
+        lambda a, b: weighed(az.linalg.solve(a @ a.T, b, assume_a="pos")),
+        {"potrf": 1, "laset": 1, "trsv": 4},
+    ),
+    "cholesky": (lambda a, b: weighed(az.linalg.cholesky(a @ a.T)), {"potrf": 1, "laset": 1, "trsm": 2}),
 }
 
 

@@ -1,0 +1,67 @@
+"""Routines of LAPACK and BLAS, called through the pointers that SciPy has for them, without the interpreter's lock.
+
+So several are under way at a time where compiled code calls them from its threads. (SciPy's own functions in
+``scipy.linalg.lapack`` keep the lock.) Arguments are those of Fortran, and :func:`run` gives LAPACK's ``info``::
+
+    packed, pivots = np.array(a, order="F"), np.empty(n, np.intc)
+    run("getrf", a.dtype, n, n, packed, n, pivots)              dgetrf(&n, &n, packed, &n, pivots, &info)
+
+An array is the address of its memory, and a matrix is there column by column: a row-major one is its transpose.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ...core.c_functions import c_function
+from ...core.source import at_line
+
+_LETTERS = {"f": "s", "d": "d"}  # by the character of NumPy's type
+_LARGEST = 2**31 - 1
+_SILENT = {"laset"}  # routines of LAPACK that report no errors
+
+
+def run(name: str, dtype: Any, *arguments: Any) -> int:
+    """Call a routine for numbers of this type, on arrays, numbers and letters; the code of its error, or 0."""
+    routine, reports, number = _routine(name, dtype.char)
+    code = ctypes.c_int(0)
+    words = [_word(x, number) for x in arguments]
+    routine(*words, *([ctypes.byref(code)] if reports else []))
+    return code.value
+
+
+def clear_above(matrix: Any) -> None:
+    """Set what is above the diagonal of a square matrix in rows to 0."""
+    n = len(matrix)
+    if n > 1:
+        run("laset", matrix.dtype, "L", n - 1, n - 1, 0.0, 0.0, matrix.reshape(-1)[1:], n)
+
+
+def _word(x: Any, number: Any) -> Any:
+    match x:
+        case np.ndarray():
+            return ctypes.c_void_p(x.ctypes.data)
+        case str():
+            return x.encode()
+        case int():
+            if x > _LARGEST:
+                raise ValueError(at_line(f"LAPACK takes extents of at most {_LARGEST}, not {x}"))
+            return ctypes.byref(ctypes.c_int(x))
+    return ctypes.byref(number(x))
+
+
+@cache
+def _routine(name: str, character: str) -> tuple[Callable[..., None], bool, Any]:
+    """A routine, whether it reports errors, and the type of its numbers."""
+    from scipy.linalg import cython_blas, cython_lapack
+
+    symbol, of_blas = _LETTERS[character] + name, cython_blas.__pyx_capi__
+    in_lapack = symbol not in of_blas
+    found = c_function((cython_lapack.__pyx_capi__ if in_lapack else of_blas)[symbol])
+    reports = in_lapack and name not in _SILENT
+    return ctypes.CFUNCTYPE(None)(found.address), reports, ctypes.c_float if character == "f" else ctypes.c_double
