@@ -101,7 +101,6 @@ SHORT_VECTOR_COST = 6.0  # and to combine the lanes of a short vector
 UNROLLING_GAIN = 1.2  # a ratio: by so much straight-line code along lanes must be less work
 
 # Registers and rows.
-MANY_REGISTERS = 32  # vector registers, from which tiles of products have more rows
 JAM_COPIES = 4  # iterations of a jam that run side by side
 SQUARE_LEAST_BITS = 32  # of a scalar in a square that is transposed: smaller ones have more rows than registers
 PACKED_PADDING = 8  # elements after a packed row: rows a power of two apart fall on each other's places in a cache
@@ -115,8 +114,8 @@ UNROLLED_CHUNK_WORK = 20_000  # operations of a chunk of straight-line code, abo
 UNROLLED_CHUNK_STRIPS = 64  # strips of one, at most
 
 # Products of matrices.
-PRODUCT_BLOCK_WIDTH = 4  # a ratio: blocks are so many times as wide as they are high
-PRODUCT_L2_SHARE = Fraction(1, 4)  # of L2, for a block of rows
+PRODUCT_L2_SHARE = Fraction(1, 2)  # of L2, for a block of rows, which a panel of columns and sums go past
+PRODUCT_SUMS_SHARE = 1  # of L2, as large as the sums of a block: the wider it is, the less often rows are packed
 PRODUCT_PADDING = 8  # elements by which packed rows are apart from a power of two, so that they do not meet in a cache
 PRODUCT_PACKED_COST = 2  # multiplications: to pack an element of a column, and read it again, within the caches
 PRODUCT_ACROSS_COST = 4  # multiplications: to write an element of the result across what is contiguous
@@ -188,8 +187,7 @@ GROUP_SORT_MERGED = 32  # elements that a thread of a group merges: a multiple o
 
 # Products of matrices: these decide how many steps are summed before their sum is added.
 PRODUCT_TILE_REGISTERS = 2  # registers of a row of a tile
-PRODUCT_TILE_ROWS = 8  # rows of a tile, where there are many registers
-PRODUCT_TILE_ROWS_OF_FEW = 4  # and where there are few
+PRODUCT_TILE_ROWS = 8  # rows of a tile, at most: as many as registers hold
 PRODUCT_L1_SHARE = Fraction(2, 3)  # of L1, for a panel of a block of steps
 
 

@@ -59,11 +59,11 @@ from .. import ir
 from ..target import (
     CACHED_ELEMENTS,
     PRODUCT_ACROSS_COST,
-    PRODUCT_BLOCK_WIDTH,
     PRODUCT_L1_SHARE,
     PRODUCT_L2_SHARE,
     PRODUCT_PACKED_COST,
     PRODUCT_PADDING,
+    PRODUCT_SUMS_SHARE,
     PRODUCT_TASK_COLUMN_PANELS,
     PRODUCT_TASK_ROW_PANELS,
     PRODUCT_TASKS,
@@ -204,7 +204,7 @@ class _Contraction:
         panel, block = int(target.l1_bytes * PRODUCT_L1_SHARE), int(target.l2_bytes * PRODUCT_L2_SHARE)
         self.steps = at_most(panel // (self.across * size), self.down)  # a panel stays in L1,
         self.rows = at_most(block // (self.steps * size), self.down)  # a block of rows in L2
-        self.columns = max(1, PRODUCT_BLOCK_WIDTH * self.rows // self.across) * self.across
+        self.columns = at_most(PRODUCT_SUMS_SHARE * target.l2_bytes // (self.rows * size), self.across)
         self.batch = [loop for loop in nest.loops if loop not in (self.row.along, self.column.along)]
         batch = {loop.variable.name for loop in self.batch}
         self.threaded = nest.parallel and nest.target.parallel

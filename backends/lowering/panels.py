@@ -1,6 +1,7 @@
 """Panels: an operand of a product, computed once an element into the order in which the kernel reads it.
 
-A panel has so many rows or columns side by side, step by step of the inner loops; lanes are its rows. Rows that are
+A panel has so many rows or columns side by side, step by step of the inner loops; lanes are its rows, in a panel of 6
+rows first four and then two (what is masked out takes many cycles to store on some processors). Rows that are
 contiguous along the inner loop are packed one by one instead, and steps are lanes; or, where lanes are to be rows, in
 squares that are transposed in registers. ::
 
@@ -53,6 +54,20 @@ class Panels:
     def buffers(self) -> list[ir.Buffer]:
         return [each for each in (self.buffer, self.infinite) if each is not None]
 
+    @property
+    def strips(self) -> list[tuple[int, int]]:
+        """Where strips of lanes begin that a panel consists of, and how wide they are: registers, or halves."""
+        if self.width & (self.width - 1) == 0:
+            return [(0, self.width)]
+        found, begin, wide = list[tuple[int, int]](), 0, self.lanes
+        while begin < self.width:
+            if begin + wide <= self.width:
+                found.append((begin, wide))
+                begin += wide
+            else:
+                wide //= 2
+        return found
+
     def place(self, panel: ir.Expression, step: ir.Expression, row: ir.Expression) -> tuple[ir.Expression, ...]:
         """Where an element is."""
         return (panel, row, step) if self.operand.inner_first else (panel, step, row)
@@ -68,14 +83,17 @@ class Panels:
         """A panel of a part, which is kept under a number."""
         if self.squares:
             return self.in_squares(part, steps, panel, number)
-        step, lane = self.variable("step"), self.variable("lane")
-        first, length = self.variable("first"), self.variable("width")
-        place, found = (number, step, lane), self.noticed()
-        at = self.turn(plus(steps.start, step), self.inner)
-        body: ir.Block = self.element(place, plus(part.start, first + lane), at, found)
-        body = (ir.For(step.name, steps.length, "sequential", body),)
-        packed = ir.For(lane.name, length, "lanes", body, self.width, reductions=found)
-        return (*self.panel(panel, part, number, steps, (first, length, lane)), *self.noted(found, number, packed))
+        first, length, found = self.variable("first"), self.variable("width"), self.noticed()
+        packed: list[ir.Statement] = []
+        for begin, wide in self.strips:
+            step, lane = self.variable("step"), self.variable("lane")
+            row = plus(ir.Constant(begin), lane)
+            at = self.turn(plus(steps.start, step), self.inner)
+            body: ir.Block = self.element((number, step, row), plus(part.start, first + row), at, found)
+            body = (ir.For(step.name, steps.length, "sequential", body),)
+            extent = length if wide == self.width else ir.maximum(ir.minimum(length - begin, wide), 0)
+            packed.append(ir.For(lane.name, extent, "lanes", body, wide, reductions=found))
+        return (*self.panel(panel, part, number, steps, (first, length)), *self.noted(found, number, packed))
 
     def panel(
         self,
@@ -83,16 +101,19 @@ class Panels:
         part: Part,
         number: ir.Expression,
         steps: Part,
-        names: tuple[ir.Variable, ir.Variable, ir.Variable],
+        names: tuple[ir.Variable, ir.Variable],
     ) -> ir.Block:
         """Where a panel begins in a part, and how wide it is, by these names; one that sticks out is filled with 0."""
-        (first, length, lane), step = names, self.variable("step")
-        nothing: ir.Block = (ir.For(step.name, steps.length, "sequential", (self.nothing((number, step, lane)),)),)
-        nothing = (ir.For(lane.name, ir.Constant(self.width), "lanes", nothing, self.width),)
+        (first, length), nothing = names, list[ir.Statement]()
+        for begin, wide in self.strips:
+            step, lane = self.variable("step"), self.variable("lane")
+            at = (number, step, plus(ir.Constant(begin), lane))
+            rows = ir.For(step.name, steps.length, "sequential", (self.nothing(at),))
+            nothing.append(ir.For(lane.name, ir.Constant(wide), "lanes", (rows,), wide))
         return (
             ir.Let(first.name, panel * self.width),
             ir.Let(length.name, ir.minimum(part.length - first, self.width)),
-            ir.If(length < self.width, nothing, ()),
+            ir.If(length < self.width, tuple(nothing), ()),
         )
 
     def row_by_row(self, part: Part, steps: Part, panel: ir.Expression, number: ir.Expression) -> ir.Block:
@@ -110,7 +131,7 @@ class Panels:
 
         nothing = over(steps.length, (self.nothing((number, r, lane)),))
         body: ir.Block = (ir.If(row < part.length, self.by_runs(steps, packed), (nothing,)),)
-        return self.noted(found, number, ir.For(r.name, ir.Constant(self.width), "sequential", body))
+        return self.noted(found, number, [ir.For(r.name, ir.Constant(self.width), "sequential", body)])
 
     def in_squares(self, part: Part, steps: Part, panel: ir.Expression, number: ir.Expression) -> ir.Block:
         """A panel of rows that are contiguous along the inner loop, side by side: squares, transposed in registers.
@@ -145,7 +166,7 @@ class Panels:
         at = ir.Let(operand.along.variable.name, plus(part.start, first + lane))
         body = (at, *rows, *self.by_runs(steps, packed))
         lanes = ir.For(lane.name, length, "lanes", body, side)
-        return (*self.panel(panel, part, number, steps, (first, length, lane)), lanes)
+        return (*self.panel(panel, part, number, steps, (first, length)), lanes)
 
     def by_runs(
         self, steps: Part, packed: Callable[[ir.Expression, ir.Expression, ir.Expression], ir.Block]
@@ -174,9 +195,9 @@ class Panels:
             return ()
         return (ir.Reduction(self.fresh("infinite"), lookup("logical_or"), ir.Constant(False, bool_)),)
 
-    def noted(self, found: tuple[ir.Reduction, ...], number: ir.Expression, loop: ir.Statement) -> ir.Block:
-        """A loop that packs a panel, and what it has found in it."""
-        made: list[ir.Statement] = [loop]
+    def noted(self, found: tuple[ir.Reduction, ...], number: ir.Expression, loops: Sequence[ir.Statement]) -> ir.Block:
+        """Loops that pack a panel, and what they have found in it."""
+        made = [*loops]
         for each in found:
             assert self.infinite is not None
             store = ir.Store(self.infinite, (number,), ir.Variable(each.name, bool_))

@@ -1,7 +1,10 @@
 """Tiles of products: how large they are on a target, and whether they are full enough to pay for packing.
 
-A tile of 8 rows by two registers of lanes holds its sums in 16 registers, where there are 32. With fewer rows, or
-columns that do not fill the lanes, tiles are mostly empty; with few steps, packing takes longer than the sums::
+A tile of 8 rows by two registers of lanes holds its sums in 16 registers, where there are 32. Where there are fewer it
+has the rows that fit: of 16, 6, with 12 sums, two registers of columns, and one for an element of a row. (With 4 rows
+the multiply-adds, of which a core starts two in each cycle, wait for the ones of the step before.) With fewer rows than
+a tile has, or columns that do not fill the lanes, tiles are mostly empty; with few steps, packing takes longer than the
+sums::
 
     32 lanes, 64 steps     n x m with 8 <= n and 32 <= m: tiles     n = 3: as any nest
 """
@@ -15,19 +18,17 @@ from collections.abc import Sequence
 from ...core.types import Scalar
 from .. import ir
 from ..target import (
-    MANY_REGISTERS,
     PRODUCT_LONG,
     PRODUCT_TILE_REGISTERS,
     PRODUCT_TILE_ROWS,
-    PRODUCT_TILE_ROWS_OF_FEW,
     Target,
 )
 
 
 def tile_of(target: Target, scalar: Scalar) -> tuple[int, int]:
     """The rows and the columns of a tile."""
-    rows = PRODUCT_TILE_ROWS if target.registers >= MANY_REGISTERS else PRODUCT_TILE_ROWS_OF_FEW
-    return rows, PRODUCT_TILE_REGISTERS * target.lanes(scalar)
+    beside = (target.registers - 1) // PRODUCT_TILE_REGISTERS - 1  # the columns, and an element of a row
+    return max(1, min(PRODUCT_TILE_ROWS, beside)), PRODUCT_TILE_REGISTERS * target.lanes(scalar)
 
 
 def worth_of_tiles(

@@ -1,6 +1,7 @@
 """Products in tiles: every size around their edges, every guise of a factor, every type; values are NumPy's."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from test_transformations import TINY
 
 import adze as az
+from adze.backends.lowering.tiles import tile_of
 
 pytestmark = pytest.mark.unguarded
 
@@ -179,6 +181,17 @@ def test_loops_of_a_tiny_core(n: int, m: int, k: int) -> None:
     x, g = np.stack([a.T, a.T]), np.stack([b, 2 * b])
     found = plain_loops.lowered(over_two, TINY, (x, g))
     np.testing.assert_allclose(found, az.evaluate(over_two)(x, g), rtol=1e-11, atol=1e-11)
+
+
+def test_tiles_have_the_rows_that_registers_hold() -> None:
+    """Panels of 6 rows are packed by registers, of which the last may be half of one."""
+    cores = [replace(TINY, registers=registers) for registers in (8, 16, 32)]
+    assert [tile_of(core, az.f64) for core in cores] == [(2, 4), (6, 4), (8, 4)]
+    wide = replace(TINY, registers=16, register_bytes=32)
+    assert tile_of(wide, az.f64) == (6, 8)
+    a, b = matrices(15, 17, 9)
+    for program, given in ((plain, (a, b)), (left_transposed, (a.T.copy(), b))):
+        np.testing.assert_allclose(plain_loops.lowered(program, wide, given), a @ b, rtol=1e-11, atol=1e-11)
 
 
 # Several products in one nest
