@@ -17,12 +17,16 @@ whoever makes the call, and sequential loops around stages are run here, too.
 ``planning.py``      from a term to nodes, and what cannot be cut
 ``steps.py``         from nodes to a plan: stages, what is done between them, loops around them
 ``plan.py``          the plan, which runs on an engine, and prints itself
+``call.py``          one call: its sizes, chunks and sources, and what is done for a run of chunks
 ``trees.py``         the tree in which the parts of chunks are combined
 ``sources.py``       where chunks come from: arrays, files, Dask's arrays
+``files.py``          ranges of files, through the system's cache or past it
 ``local.py``         the engine of one machine: chunks one after the other, the next is read meanwhile
+``lazy.py``          results that are as long as the size: arrays of Dask's, computed on demand
 ``cluster.py``       the engine of Dask's workers
 ``workers.py``       what travels to them: once a process, or once a call
 ``version.py``       one program over one size: what a call does
+``chunked.py``       what users have of it
 ===================  ================================================================================================
 
 (Chunks with a tree of combinations are Dask's own way, and that of algebraic reductions: Gray et al., Data cube, 1997.)

@@ -40,7 +40,7 @@ class Connected:
     """
 
     def __init__(self, given: Any) -> None:
-        need_dask()
+        need_dask("client= is one of dask.distributed", "dask.array", "distributed")
         from distributed import Client
 
         self.client = given
@@ -195,5 +195,9 @@ def _run(
         with recycled(len(arrays)) as buffers:
             chunks = ((number, chunk, of_chunk(number, chunk)) for number, chunk in work.run)
             return combined(work.stage.value, work.call.value, chunks, given, merge_given, 1).nodes
+    except OSError as error:  # of a file, which others may see
+        from distributed import get_worker
+
+        return type(error)(f"{error} (on the worker {get_worker().address})")
     except Exception as error:
         return error

@@ -169,6 +169,10 @@ INSTEAD = {
     "operator": "the operator of a reduction reads it; let it read what is not cut",
     "choice": "its choices or loops need what all chunks give; write az.where(test, a, b) instead of a choice",
     "effects": "it adds to an accumulator before a reduction; add to it in a loop of its own",
+    "choice of updates": (
+        "it adds to what is as long as the size in a choice (or loop) that needs what all chunks give, as derivatives "
+        "of such choices do; write az.where(test, a, b) instead of the choice"
+    ),
     "index": "in a loop over the size it has a place that is not the loop's own; shift the array beforehand",
 }
 

@@ -6,29 +6,32 @@ import operator
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from ...core.source import at_line
 from ...core.types import dims, element
 from .call import Call, Chunk, chunk_results
+from .files import Buffer
 from .plan import Stage
-from .sources import Blocks, Buffer, Source, in_order
+from .sources import Blocks, Source, in_order
 from .workers import Maker, Once, Ranges, recycled
 
 
-def need_dask() -> None:
-    """ImportError with the command, where Dask is not installed."""
-    try:
-        import dask.array  # noqa: F401
-    except ImportError as error:
-        command = "pip install 'adze-lang[dask]'"
-        raise ImportError(f"arrays over the size that is cut are Dask's, which is not installed: {command}") from error
+def need_dask(what: str, *modules: str) -> None:
+    """ImportError with the command, where parts of Dask are not installed that something needs."""
+    for module in modules:
+        try:
+            import_module(module)
+        except ImportError as error:
+            command = "pip install 'adze-lang[dask]'"
+            raise ImportError(at_line(f"{what}, and {module} is not installed: {command}")) from error
 
 
 def lazy_arrays(stage: Stage, call: Call, given: Sequence[Any], threads: int | None) -> list[Any]:
     """The results of a stage that are chunks, one array of Dask's each; arguments must stay as they are till then."""
-    need_dask()
     import dask.array as da
     from dask.highlevelgraph import HighLevelGraph
 

@@ -17,9 +17,9 @@ import numpy as np
 from ...core.progress import shown
 from ...core.source import at_line
 from .call import Call, Chunk, OfCall, combined
+from .files import Buffer
 from .lazy import lazy_arrays
 from .plan import Stage
-from .sources import Buffer
 
 
 class Local(OfCall):

@@ -145,6 +145,13 @@ class Plan(Shown):
         inner = [plan.stages for step in self.steps if isinstance(step, Around) for plan in step.plans]
         return sum(inner) + sum(isinstance(step, Stage) for step in self.steps) + (self.last is not None)
 
+    def passes(self, key: Key) -> int:
+        """How often chunks of an argument are gone through; those of a loop count as two."""
+        stages = [step for step in (*self.steps, self.last) if isinstance(step, Stage)]
+        around = [step for step in self.steps if isinstance(step, Around)]
+        inner = sum((1 if step.construct == "cond" else 2) * plan.passes(key) for step in around for plan in step.plans)
+        return inner + sum(key in stage.cut for stage in stages)
+
 
 def _value(ref: Ref, engine: Engine, values: Mapping[Key, Any]) -> Any:
     match ref:

@@ -190,6 +190,6 @@ class _Planner:
 
     def _repeated(self, operation: Operation, refs: Refs, keys: Sequence[Key], time: int) -> None:
         if any(isinstance(free.type, Accumulator) for block in operation.blocks for free in block.free):
-            raise refuse(operation, self.size, "it adds to an accumulator in a sequential loop")
+            raise refuse(operation, self.size, INSTEAD["choice of updates"])
         plans = [_Planner(self.known.inside()).plan(block, refs) for block in operation.blocks]
         self.known.add(Repeated(operation, refs, keys, plans, time))

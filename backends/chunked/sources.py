@@ -8,11 +8,10 @@ scalar type and ``[start:stop]`` (zarr, h5py) is asked for ranges.
 from __future__ import annotations
 
 import math
-import os
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,24 +20,7 @@ import numpy as np
 from ...core.arguments import array_of_type
 from ...core.source import at_line
 from ...core.types import Type, element, rank
-
-
-class Buffer:
-    """Memory for one range after another: fresh pages would cost about as much as to copy into them."""
-
-    def __init__(self) -> None:
-        self._memory = np.empty(0, np.uint8)
-
-    @property
-    def nbytes(self) -> int:
-        return self._memory.nbytes
-
-    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-        """An array in it, whose content is whatever was there."""
-        size = dtype.itemsize * math.prod(shape)
-        if size > self._memory.nbytes:
-            self._memory = np.empty(size, np.uint8)
-        return self._memory[:size].view(dtype).reshape(shape)
+from .files import Buffer, available, check, read
 
 
 def in_order(array: np.ndarray[Any, Any], buffer: Buffer) -> np.ndarray[Any, Any]:
@@ -69,6 +51,10 @@ class Source(ABC):
 
     def part(self, start: int, stop: int) -> Source | np.ndarray[Any, Any]:
         """What a task needs of it: itself, to be read there, or the range."""
+        return self
+
+    def for_passes(self, count: int) -> Source:
+        """The source for a call that goes through it so many times."""
         return self
 
     def place(self, start: int, stop: int) -> tuple[slice, ...]:
@@ -103,32 +89,35 @@ class File(Source):
     dtype: np.dtype[Any]
     whole: tuple[int, ...]
     axis: int
+    once: bool = False  # whether it is read this one time, so that the system's cache need not have it
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.whole
 
     def read(self, start: int, stop: int, buffer: Buffer | None = None) -> np.ndarray[Any, Any]:
-        if self.axis:
-            mapped = np.memmap(self._present(), self.dtype, "r", self.offset, self.whole)
-            return np.array(mapped[self.place(start, stop)])
-        found = (buffer or Buffer()).array((stop - start, *self.whole[1:]), self.dtype)
+        buffer = buffer or Buffer()
+        shape = (*self.whole[: self.axis], stop - start, *self.whole[self.axis + 1 :])
+        length = check(self.path, self.offset + self.dtype.itemsize * math.prod(self.whole))
+        if self.axis:  # a part of each row: pages are mapped while it is copied
+            mapped = np.memmap(self.path, self.dtype, "r", self.offset, self.whole)
+            found = buffer.array(shape, self.dtype)
+            np.copyto(found, mapped[self.place(start, stop)])
+            return found
         row = self.dtype.itemsize * math.prod(self.whole[1:])
-        with open(self._present(), "rb", buffering=0) as file:
-            view, at = memoryview(found.reshape(-1).view(np.uint8).data), self.offset + start * row
-            while view:
-                count = os.preadv(file.fileno(), [view[: 1 << 30]], at)
-                if count == 0:
-                    size = self.offset + self.whole[0] * row
-                    raise OSError(f"{self.path} is cut off: {size} bytes are needed, and it has {at}")
-                view, at = view[count:], at + count
-            os.posix_fadvise(file.fileno(), at, found.nbytes, os.POSIX_FADV_WILLNEED)  # what probably follows
-        return found
+        at, past = self.offset + start * row, self.once or length > available()
+        found = read(self.path, at, shape[0] * row, self.dtype.alignment, buffer, past)
+        return found.view(self.dtype).reshape(shape)
 
-    def _present(self) -> str:
-        if not Path(self.path).exists():
-            raise FileNotFoundError(f"{self.path} is not there: each worker must see the file by this path")
-        return self.path
+    def for_passes(self, count: int) -> File:
+        """The file for a call that reads it so many times; what an earlier one has read is read again."""
+        array = (self.path, self.offset, self.whole, self.axis)
+        once = count == 1 and array not in _READ
+        _READ.add(array)
+        return replace(self, once=once)
+
+
+_READ: set[tuple[Any, ...]] = set()  # arrays in files that calls of this process have read
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from ...core.types import dims, element, is_data
 from .call import Call, Chunk
 from .cluster import Cluster, Connected
 from .cutting import cut_axis
+from .lazy import need_dask
 from .local import Local
 from .parts import Options
 from .plan import Plan
@@ -89,6 +90,8 @@ class Version:
             known = ", ".join(sorted(instance.declared.bound)) or "none"
             raise ValueError(at_line(f"{name}: over={over!r} is no size of its parameters alone, which are: {known}"))
         self.plan: Plan = planned(instance.term, name, over, options.checks)
+        if self.plan.last is not None:
+            need_dask(f"{name}: results over {over} are arrays of Dask's", "dask.array")
 
     def _equal_to(self, over: str) -> str | None:
         """The name that a size of the parameters goes by, where the program requires that it equals another one."""
@@ -162,6 +165,9 @@ class Version:
     ) -> Any:
         """The result for the leaves of a call's arguments; earlier calls have left what they had of the same ones."""
         call, values = self.call(leaves, chunk, kept)
+        call = replace(
+            call, sources={key: each.for_passes(self.plan.passes(key)) for key, each in call.sources.items()}
+        )
         engine = Local(call, threads, memory) if client is None else Cluster(call, client.running(), threads, kept.sent)
         results = self.plan.run(engine, dict[int, Any](), values)
         return trees.unflatten(self._instance.outputs, results)

@@ -27,13 +27,14 @@ from ...core.source import at_line
 from ..llvm.host import lacking, machine_of
 from ..target import Target
 from .call import Chunk
-from .sources import Buffer, InMemory
+from .files import Buffer
+from .sources import InMemory
 
 T = TypeVar("T")
 Runs = Sequence[Sequence[tuple[int, Chunk]]]  # numbered chunks, by task
 
 UNPACKED = 64  # things, at most, that a worker keeps
-RECYCLED = 64 << 20  # bytes, at most, of buffers that a thread of a worker keeps: as much as a chunk has by default
+RECYCLED = 65 << 20  # bytes, at most, of buffers that a thread of a worker keeps: of a chunk of the default length
 SENDINGS = 6  # of arrays, where the worker that they are sent to is lost meanwhile
 PAUSE = 0.1  # seconds before the first one is repeated; the scheduler finds out that a worker is gone
 

@@ -1,5 +1,7 @@
 """Programs over chunks: each that can be cut gives what evaluate gives, in chunks of any length; others are refused."""
 
+import itertools
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,7 +56,16 @@ def check(f: az.Program, calls: Sequence[tuple[Any, ...]], lengths: Sequence[int
                     assert found.dtype == expected.dtype
                     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12, err_msg=f"{over}, {length}")
                 count += 1
+            made._version._chunks = lambda _, sizes, __, over=over: of_any_length(sizes[over])  # type: ignore[method-assign,misc]
+            for expected, found in zip(wanted, leaves(made(*arguments)), strict=True):
+                np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12, err_msg=f"{over}, of any length")
     return count
+
+
+def of_any_length(total: int) -> tuple[tuple[int, int], ...]:
+    """Chunks of unequal lengths, some of which have nothing, as arrays of Dask's may have them."""
+    bounds = sorted([0, 0, total, total, total, *[min(total, k * k) for k in range(5)]])
+    return tuple(itertools.pairwise(bounds))
 
 
 def first_order() -> list[Case]:
@@ -494,6 +505,26 @@ def refused(f: Any, verb: Any = lambda f: f) -> str:
     return str(found.value)
 
 
+def chosen_spread(x: Any) -> Any:
+    """A choice in a loop whose derivative has reductions, and adds to the slope of x what they have given."""
+
+    def spread(s: Any) -> Any:
+        m = az.mean(x * s)
+        return s + az.mean((x - m) ** 2 * s)
+
+    return az.fori_loop(0, 3, lambda i, s: az.cond(i % 2 == 0, lambda: spread(s), lambda: s * 0.5), 0.3)
+
+
+def test_what_is_to_be_written_instead_of_a_choice_in_a_loop_is_cut() -> None:
+    def spread(x: Any, s: Any) -> Any:
+        m = az.mean(x * s)
+        return s + az.mean((x - m) ** 2 * s)
+
+    f = az.program(lambda x: az.fori_loop(0, 3, lambda i, s: az.where(i % 2 == 0, spread(x, s), s * 0.5), 0.3))
+    slope, (first, *_) = az.grad(f.at(Vector)), leaves(az.evaluate(az.grad(az.program(chosen_spread)))(X[:, 0]))
+    np.testing.assert_allclose(chunked(slope, chunk=4)(X[:, 0]), first, rtol=1e-12)
+
+
 def test_what_cannot_be_cut_is_refused_with_what_to_write() -> None:
     assert "a running combination needs what all places before have given" in refused(lambda x: az.cumsum(x))
     product = refused(lambda x: az.prod(x), az.grad)
@@ -512,6 +543,7 @@ def test_what_cannot_be_cut_is_refused_with_what_to_write() -> None:
             x[0] > 0.0, lambda: az.cond(x[1] > 0.0, lambda: x * az.sum(x), lambda: x + 1.0), lambda: 2 * x
         )
     )
+    assert "write az.where(test, a, b) instead of the choice" in refused(chosen_spread, lambda f: az.grad(f, argnums=0))
     assert "a library operation needs its whole arguments" in refused(lambda x: az.sum(clipped(x)))
     assert "a reduction in a branch is part of f64[?0], with a size that is computed" in refused(
         lambda x: az.cond(x[0] > 0.0, lambda: x * az.sum(outer(x, az.argmax(x))), lambda: x)
@@ -545,6 +577,35 @@ def test_wrong_options() -> None:
             az.compile(f, **{name: value})
     with pytest.raises(ValueError, match='device= is for backend="opencl"'):
         chunked(f, device=0)
+
+
+def test_sizes_that_are_in_expressions_alone_and_numbers() -> None:
+    pairs = az.program(lambda x: az.sum(x)).at(az.Array[az.f64, "2*n"])
+    with pytest.raises(
+        ValueError, match=r"over='n' is no size of its parameters alone|cuts one axis that has this size"
+    ):
+        chunked(pairs)
+    three = az.program(lambda x: az.sum(x)).at(az.Array[az.f64, 3])
+    for over in ("3", "n", ""):
+        with pytest.raises(ValueError, match="is no size of its parameters alone, which are: none"):
+            chunked(three, over)
+
+
+def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks on one machine need nothing of it but for results over the size; what needs it says so when compiled."""
+    for name in [each for each in sys.modules if each.partition(".")[0] in ("dask", "distributed", "cloudpickle")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("dask", "distributed", "cloudpickle"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert chunked(az.program(lambda x: az.sum(x)).at(Vector), chunk=3)(np.arange(10.0)) == 45.0
+    with pytest.raises(
+        ImportError, match=r"results over n are arrays of Dask's, and dask.array is not.*adze-lang\[dask\]"
+    ):
+        chunked(az.program(lambda x: 2 * x).at(Vector))
+    with pytest.raises(
+        ImportError, match=r"client= is one of dask.distributed, and dask.array is not .*adze-lang\[dask\]"
+    ):
+        chunked(az.program(lambda x: az.sum(x)).at(Vector), client="tcp://nowhere:1")
 
 
 def test_what_compiled_programs_have_beside_is_refused_with_a_reason() -> None:

@@ -1,5 +1,7 @@
 """Where chunks come from: arrays of any layout, files, Dask's arrays, and whatever gives ranges."""
 
+import errno
+import os
 import subprocess
 import sys
 import warnings
@@ -11,6 +13,7 @@ import pytest
 from load import ROOT
 
 import adze as az
+from adze.backends.chunked import files, sources
 from adze.backends.chunked.chunked import Chunked
 from adze.backends.chunked.sources import File, source_of
 
@@ -98,6 +101,78 @@ def test_a_file_that_is_cut_off_or_gone_is_named(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(FileNotFoundError, match=r"x.bin is not there: each worker must see the file by this path"):
         chunked(moments)(mapped)
+
+
+@pytest.fixture(params=["past the cache", "through it", "where it has no such reads"])
+def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How files are read: as if the cache of the system had them, or had nothing of them."""
+    cached, opened = request.param == "through it", files._opened
+
+    def without_direct(path: str, flags: int = 0) -> Any:
+        if flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return opened(path, flags)
+
+    monkeypatch.setattr(files, "_is_cached", lambda *_: cached)
+    if request.param == "where it has no such reads":
+        monkeypatch.setattr(files, "_opened", without_direct)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("offset", [0, 5, 64, 128, 4096, 10_000])
+def test_ranges_of_files_at_any_place(reading: str, offset: int, tmp_path: Path) -> None:
+    content = np.random.default_rng(1).integers(0, 256, 50_003).astype(np.uint8)
+    path, buffer = tmp_path / "x.bin", files.Buffer()
+    path.write_bytes(content.tobytes())
+    for start, size in ((offset, 8 * 1000), (offset, 0), (offset, 3), (offset, len(content) - offset), (offset + 8, 8)):
+        found = files.read(str(path), start, size, 8, buffer, True)
+        assert np.array_equal(found, content[start : start + size])
+        assert start % 8 or size == 0 or found.ctypes.data % 8 == 0
+    with pytest.raises(OSError, match=r"x.bin is cut off: 50004 bytes are needed, and it has 50003"):
+        files.read(str(path), offset, len(content) - offset + 1, 8, buffer, True)
+
+
+def test_what_is_read_once_is_read_past_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    past: list[int] = []
+    read_past = files._read_past
+    monkeypatch.setattr(files, "_is_cached", lambda *_: False)
+    monkeypatch.setattr(files, "_read_past", lambda *given: past.append(1) or read_past(*given))
+    path = saved(tmp_path)
+    mapped = np.memmap(path, np.float64, "r", 64, X.shape)
+    total = chunked(az.program(lambda x: az.sum(x)).at(Matrix), 25)
+    results = []
+    for count in (2, 2, 2):  # of the first call's chunks, and no more of those that read the array again
+        results.append(total(mapped))
+        assert len(past) == count
+    assert len(set(results)) == 1
+    past.clear()
+    other = np.memmap(path, np.float64, "r", 64, (40, 4))
+    chunked(moments, 20)(other)  # goes through it twice, and once more for its result
+    assert not past
+    monkeypatch.setattr(sources, "available", lambda: 100)  # bytes: too few to keep the file
+    chunked(moments, 20)(other)
+    assert past
+
+
+def test_what_was_written_through_a_map_is_read(reading: str, tmp_path: Path) -> None:
+    mapped = np.memmap(saved(tmp_path), np.float64, "r+", 64, X.shape)
+    mapped[7] = 3.0
+    assert chunked(az.program(lambda x: az.sum(x[7])).at(Matrix))(mapped) == 12.0
+
+
+def test_what_the_system_has_in_its_cache(tmp_path: Path) -> None:
+    path = tmp_path / "x.bin"
+    path.write_bytes(bytes(100_000))  # which is in the cache: nothing else has it yet
+    assert files._is_cached(str(path), 5000, 90_000) and files._is_cached(str(path), 0, 0)
+
+
+def test_parts_of_rows_of_a_file_that_is_cut_off(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    rows = np.memmap(path, np.float64, "r", 64, X.shape)
+    source = source_of(rows, az.Array[az.f64, "d n"], 1, "x")
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(OSError, match=r"x.bin is cut off: 1664 bytes are needed, and it has 1564"):
+        source.read(0, 2)
 
 
 class Ranges:
