@@ -5,6 +5,7 @@
 # make gradbench GRADBENCH=CHECKOUT  GradBench's evaluations, and tools of its own; QUICK=1: one input of each
 # make sweep  every value of every parameter, where the other runs take some: hours, and may be chosen by PYTEST_FLAGS
 # make mutants  wrong derivatives, each of which a test must notice (part of test-all)
+# make large  all tests of programs over chunks, with a worker killed in each stage of each
 # make fuzz SECONDS=600  more random programs, each in a process of its own; .fuzz/log has those that were run
 # make test-all-pythons  the unit tests on 3.11, 3.12, 3.13 and the lowest dependencies: what has not passed yet
 # make next-python  wheels, byte code and types for a Python with which no test is run yet
@@ -23,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DELETE_ON_ERROR:
-.PHONY: help demo docs test lint types unit test-all test-all-pythons next-python checked rest slow sweep mutants mutants-backends fuzz bench bench-everyday bench-trace bench-gpu gradbench format clean
+.PHONY: help demo docs test lint types unit test-all test-all-pythons next-python checked rest slow sweep large mutants mutants-backends fuzz bench bench-everyday bench-trace bench-gpu gradbench format clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -73,6 +74,9 @@ slow: $(VENV)/.installed-dev
 
 sweep: $(VENV)/.installed-dev
 	@$(PLAIN) -m sweep --hypothesis-profile=sweep $(OR_NONE)
+
+large: $(VENV)/.installed-dev
+	@$(PLAIN) tests/backends/chunked tests/solvers/test_chunked_least_squares.py $(OR_NONE)
 
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python tests/mutants

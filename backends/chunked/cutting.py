@@ -171,7 +171,8 @@ INSTEAD = {
     "effects": "it adds to an accumulator before a reduction; add to it in a loop of its own",
     "choice of updates": (
         "it adds to what is as long as the size in a choice (or loop) that needs what all chunks give, as derivatives "
-        "of such choices do; write az.where(test, a, b) instead of the choice"
+        "of such choices do; let both be computed and weigh them: "
+        "w * a + (1.0 - w) * b with w = az.where(test, 1.0, 0.0)"
     ),
     "index": "in a loop over the size it has a place that is not the loop's own; shift the array beforehand",
 }

@@ -262,6 +262,20 @@ def test_a_worker_that_is_killed_is_replaced(source: str, after: float, tmp_path
         stopped(made)
 
 
+@pytest.mark.rest
+def test_a_slow_worker_changes_no_bits(client: Any) -> None:
+    """One that does nothing for a second: the call ends, whoever does its part."""
+    f, arguments = CALLS[0]
+    wanted, on_workers = bits(chunked(f, None)(*arguments)), chunked(f, client)
+    on_workers(*arguments)  # compiled
+    victim = pids(client)[0]
+    timer = threading.Timer(1.0, os.kill, (victim, signal.SIGCONT))
+    os.kill(victim, signal.SIGSTOP)
+    timer.start()
+    assert bits(on_workers(*arguments)) == wanted
+    timer.join()
+
+
 def stages(plan: Plan) -> Iterator[int]:
     """The numbers of the stages of a plan, those of loops included."""
     for step in plan.steps:
@@ -444,7 +458,8 @@ def test_a_file_that_workers_do_not_see_is_named(client: Any, tmp_path: Path) ->
     np.save(tmp_path / "x.npy", X)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     (tmp_path / "x.npy").unlink()
-    with pytest.raises(FileNotFoundError, match=r"x.npy is not there: each worker must see the file by this path"):
+    problem = r"x.npy is not there: each worker must see the file by this path \(on the worker tcp://.*\)"
+    with pytest.raises(FileNotFoundError, match=problem):
         chunked(likelihood, client)(mapped, X[:2], np.zeros(2))
 
 
