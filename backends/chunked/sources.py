@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -113,11 +114,11 @@ class File(Source):
         """The file for a call that reads it so many times; what an earlier one has read is read again."""
         array = (self.path, self.offset, self.whole, self.axis)
         once = count == 1 and array not in _READ
-        _READ.add(array)
+        _READ.append(array)
         return replace(self, once=once)
 
 
-_READ: set[tuple[Any, ...]] = set()  # arrays in files that calls of this process have read
+_READ: deque[tuple[Any, ...]] = deque(maxlen=64)  # the last arrays in files that calls of this process have read
 
 
 @dataclass(frozen=True, eq=False)
