@@ -152,7 +152,7 @@ class SparseJacobian(Generic[P]):
         self._verb = verb
         self._given, self._mode, self._run, self._symmetric = pattern, mode, run or _compiled, symmetric
         self._compressed: dict[str, Callable[..., Any]] = {}
-        self._kept: list[tuple[_Call, _Plan]] = []
+        self._kept: list[tuple[_Key, _Plan]] = []
         self._last: _Plan | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> scipy.sparse.csr_array:
@@ -221,7 +221,7 @@ class SparseJacobian(Generic[P]):
 
     def _plan(self, call: _Call) -> _Plan:
         for known, plan in self._kept:
-            if known.same(call):
+            if known.is_of(call):
                 return plan
         shapes: Sequence[tuple[int, ...]] | None = None
         if self._given is None:
@@ -235,7 +235,7 @@ class SparseJacobian(Generic[P]):
         parameters = [np.shape(call.leaves[k]) for k in call.chosen]
         plan = _symmetric(pattern, parameters) if self._symmetric else _planned(pattern, self._mode, parameters, shapes)
         if lasting:
-            self._kept = [(call, plan), *self._kept[: KEPT - 1]]
+            self._kept = [(_Key.of(call), plan), *self._kept[: KEPT - 1]]
         return plan
 
     def _read(self, call: _Call) -> scipy.sparse.csr_array:
@@ -350,15 +350,6 @@ class _Call:
             raise TypeError(at_line(f"{name}: {f.name} returns {given}, which has no floating part"))
         return _Call(instance, arguments, leaves, sizes, positions)
 
-    def same(self, other: _Call) -> bool:
-        """Whether patterns are the same: the program's version, the sizes and all that is not floating."""
-        if self.instance is not other.instance:
-            return False
-        return all(
-            np.shape(a) == np.shape(b) if is_float(type) else np.array_equal(a, b)
-            for a, b, type in zip(self.leaves, other.leaves, self.instance.types, strict=True)
-        )
-
     def result_shapes(self) -> list[tuple[int, ...]]:
         """The shapes of the floating results."""
         types = [type for type in self.instance.term.types if is_float(type)]
@@ -366,6 +357,25 @@ class _Call:
             return [tuple([dim.evaluate(self.sizes) for dim in dims(type)]) for type in types]
         results = evaluate_block(self.instance.term, self.leaves, self.sizes)
         return [np.shape(x) for x, type in zip(results, self.instance.term.types, strict=True) if is_float(type)]
+
+
+@dataclass(frozen=True)
+class _Key:
+    """What a pattern depends on: the program's version, the sizes, and all that is not floating."""
+
+    instance: Instance
+    parts: list[Any]  # of a floating leaf the shape, of others a copy
+
+    @staticmethod
+    def of(call: _Call) -> _Key:
+        types = zip(call.leaves, call.instance.types, strict=True)
+        return _Key(call.instance, [np.shape(leaf) if is_float(type) else np.array(leaf) for leaf, type in types])
+
+    def is_of(self, call: _Call) -> bool:
+        return self.instance is call.instance and all(
+            np.shape(leaf) == part if is_float(type) else np.array_equal(leaf, part)
+            for leaf, part, type in zip(call.leaves, self.parts, call.instance.types, strict=True)
+        )
 
 
 # The program of all directions

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from .unknowns import Array, Unknowns, joined, place
 FEW = 16  # unknowns, at most, whose normal equations are made in one pass
 LARGE = 2**17  # numbers in a Jacobian from which it is not stored then: a megabyte
 SPARSE = 0.1  # of the entries may be other than zero in a Jacobian that is kept sparse
+SPARSE_KEPT = 2  # programs whose patterns are kept for their next fits
 TRIANGULAR = 256  # unknowns, at most, for which the Jacobian is factorised; the square of its condition counts above
 
 
@@ -62,8 +64,8 @@ class Problem:
             where = place("residuals", self.paths, self.shapes, int(wrong[0]))
             raise ValueError(at_line(f"{name}: {where} is {first[wrong[0]]} at x0"))
         self.few = unknowns.count <= FEW and self.count * unknowns.count >= LARGE
+        self.pattern: _Pattern | None = None  # of the sparse Jacobian
         self.sparse = self.sparse_jacobian(x) if not self.few and self.count * unknowns.count >= LARGE else None
-        self.reduction: Reduction | None = None  # for the pattern of the sparse Jacobian, once it is known
         self.normal: Program | None = None  # the program of the normal equations, once it is chosen
         self.nfev = self.njev = 0
 
@@ -98,9 +100,9 @@ class Problem:
 
     def sparse_jacobian(self, x: Array) -> SparseJacobian | None:
         """What computes the Jacobian, if less than a tenth of it may be other than zero."""
-        found = sparse_jacobian(self.f, 0)
-        pattern = found.find(self.of(x), *self.rest)
-        return found if pattern.nnz < SPARSE * self.count * self.unknowns.count else None
+        found = _sparse(self.f)
+        self.pattern = found.pattern(widths(self.unknowns.shapes), self.of(x), *self.rest)
+        return found.jacobian if self.pattern.places.nnz < SPARSE * self.count * self.unknowns.count else None
 
     def finish(self) -> None:
         """Nothing to do: the data are the caller's."""
@@ -136,9 +138,8 @@ class Problem:
             table = np.asarray(gram, np.float64)
             return Normal(table[:-1, :-1], table[:-1, -1])
         table, residuals = self.weighted(x)
-        if self.sparse is not None:
-            self.reduction = self.reduction or Reduction.of(table, widths(self.unknowns.shapes))
-            return self.reduction.around(table, residuals)
+        if self.sparse is not None and self.pattern is not None:
+            return self.pattern.reduced(table).around(table, residuals)
         if self.unknowns.count <= TRIANGULAR:
             return Triangular(table, residuals)
         return Normal.of(table, residuals)
@@ -149,6 +150,40 @@ class Problem:
             row, column = np.argwhere(~np.isfinite(self.jacobian(x)))[0]
         where = place("residuals", self.paths, self.shapes, int(row))
         return f"the derivative of {where} by {self.unknowns.place(int(column))}"
+
+
+@dataclass
+class _Pattern:
+    """The places of a sparse Jacobian, and what follows from them once a fit has asked."""
+
+    places: Any
+    widths: Sequence[int]
+    reduction: Reduction | None = None
+
+    def reduced(self, table: Any) -> Reduction:
+        """What is eliminated, and how the rest is laid out, for a Jacobian of this pattern."""
+        self.reduction = self.reduction or Reduction.of(table, self.widths)
+        return self.reduction
+
+
+@dataclass
+class _Sparse:
+    """The sparse Jacobian of a program, and the pattern of the last fit, which often is that of the next one."""
+
+    jacobian: SparseJacobian
+    last: _Pattern | None = None
+
+    def pattern(self, widths: Sequence[int], *arguments: Any) -> _Pattern:
+        places = self.jacobian.find(*arguments)
+        found = self.last
+        if found is None or found.places is not places or found.widths != widths:
+            found = self.last = _Pattern(places, widths)
+        return found
+
+
+@lru_cache(maxsize=SPARSE_KEPT)
+def _sparse(f: Program) -> _Sparse:
+    return _Sparse(sparse_jacobian(f, 0))
 
 
 @dataclass(frozen=True)

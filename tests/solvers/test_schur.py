@@ -8,6 +8,7 @@ import scipy
 from scipy import optimize
 
 import adze as az
+from adze.ad import sparse
 from adze.solvers import complement
 from adze.solvers import problem as problems
 from adze.solvers.elimination import Elimination
@@ -176,3 +177,25 @@ def test_bundle_adjustment(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ftol=1e-9,
     )
     assert fit.cost <= right.cost * (1 + 1e-6)
+
+
+def test_a_pattern_serves_the_next_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While sizes and integers are the same; a fit with others has its own."""
+    monkeypatch.setattr(problems, "LARGE", 1)
+    found, reduced = list[Any](), list[Any]()
+    dependence, of = sparse.dependence, Reduction.of
+    monkeypatch.setattr(sparse, "dependence", lambda *given: found.append(0) or dependence(*given))
+    monkeypatch.setattr(Reduction, "of", staticmethod(lambda *given: reduced.append(0) or of(*given)))
+    own = az.Program(bundle.function, "own", bundle.parameters)
+    start, (camera, point, seen) = scene(4, 20, 3, 0.0)
+    first = az.least_squares(own, start, args=(camera, point, seen))
+    again = az.least_squares(own, start, args=(camera, point, seen.copy()))
+    assert (len(found), len(reduced)) == (1, 1)
+    np.testing.assert_array_equal(again.x["points"], first.x["points"])
+    order = np.argsort(camera, kind="stable")
+    turned = az.least_squares(own, start, args=(camera[order], point[order], seen[order]))
+    assert (len(found), len(reduced)) == (2, 2)
+    np.testing.assert_allclose(turned.cost, first.cost, rtol=1e-9)
+    point[:] = 0  # what a pattern was found for is not what the caller changes later
+    az.least_squares(own, start, args=(camera[order], np.repeat(np.arange(20), 3)[order], seen[order]))
+    assert len(found) == 2
