@@ -8,6 +8,9 @@ Else the program holds both, as a choice by sizes, of which only the branch that
     if 4*n**2 + 12*n <= 2*k*n + n**2: columns, by forward mode
     else:                             rows, by reverse mode
 
+What sorts has logarithms in its cost. A choice by sizes takes them for a number of rounds, the one with which it
+chooses best at the sizes looked at.
+
 Rows that are accumulated count half as much again: they take longer than is counted, as they are not made in lanes.
 That is so at the top of a program; inside of a derivative, or of a loop, the mode with fewer directions is taken then.
 """
@@ -16,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from ..core import terms
@@ -27,7 +30,7 @@ from ..core.language import Unsupported
 from ..core.placement import to_block
 from ..core.types import bool_, dims
 from ..interpreters.cost import Symbolic
-from ..interpreters.cost.amounts import Amount, Log2
+from ..interpreters.cost.amounts import Amount
 from ..interpreters.simplify import simplify
 
 # Programs of more operations are not derived twice.
@@ -40,6 +43,8 @@ SIZES = (1, 4, 16, 256, 1 << 14)
 ACCUMULATED = Fraction(3, 2)
 # At most so many sizes are.
 MOST = 4
+# Rounds of a logarithm are fewer, at these sizes.
+ROUNDS = 16
 
 Derive = Callable[[], Sequence[Value]]
 
@@ -74,7 +79,8 @@ def by_cost(b: Builder, block: terms.Block, fewer: str, ways: Mapping[str, Deriv
         better = fewer
     if better is not None:
         return b.instantiate(bodies[better], [])
-    return b.emit("cond", (), [_at_most(b, forward, reverse)], [bodies["forward"], bodies["reverse"]])
+    test = _at_most(b, *_without_logarithms(forward, reverse, names))
+    return b.emit("cond", (), [test], [bodies["forward"], bodies["reverse"]])
 
 
 def cheaper_way(b: Builder, block: terms.Block, plain: Derive, other: Derive) -> Sequence[Value]:
@@ -107,8 +113,7 @@ def _work(body: Body, sizes: Collection[str], accumulated: Fraction = ACCUMULATE
         work = work * accumulated if _accumulates(block, False) else work
     except Unsupported:
         return None
-    logarithms = any(isinstance(atom, Log2) for monomial, _ in work.terms for atom in monomial)
-    return None if logarithms or not work.names() <= set(sizes) else work
+    return work if work.names() <= set(sizes) else None
 
 
 def _accumulates(block: terms.Block, looped: bool) -> bool:
@@ -150,16 +155,40 @@ def _better(forward: Amount, reverse: Amount, names: Sequence[str]) -> str | Non
     Forward mode, if both are: it has no accumulators.
     """
     never = set[str]()
-    for values in itertools.product(SIZES, repeat=len(names)):
-        sizes = dict(zip(names, values, strict=True))
-        costs = forward.evaluate(sizes), reverse.evaluate(sizes)
-        if min(costs) < 0:
-            continue  # no sizes of a call
+    for _, costs in _sampled(forward, reverse, names):
         for mode, own, other in (("forward", *costs), ("reverse", *costs[::-1])):
             if own > NEARLY * other + LITTLE:
                 never.add(mode)
     left = [mode for mode in ("forward", "reverse") if mode not in never]
     return left[0] if left else None
+
+
+def _without_logarithms(forward: Amount, reverse: Amount, names: Sequence[str]) -> tuple[Amount, Amount]:
+    """Both amounts as polynomials, which choose at most a little worse than they do."""
+
+    def loses(rounds: int) -> Fraction:
+        """How many times as much as the other mode costs the one that is chosen, where that is worst."""
+        simple = [amount.with_rounds(rounds) for amount in (forward, reverse)]
+        worst = Fraction(0)
+        for sizes, costs in _sampled(forward, reverse, names):
+            first = simple[0].evaluate(sizes) <= simple[1].evaluate(sizes)
+            taken, other = costs if first else costs[::-1]
+            worst = max(worst, Fraction(taken + LITTLE, other + LITTLE))
+        return worst
+
+    best = min(range(ROUNDS), key=loses)
+    return forward.with_rounds(best), reverse.with_rounds(best)
+
+
+def _sampled(
+    forward: Amount, reverse: Amount, names: Sequence[str]
+) -> Iterator[tuple[Mapping[str, int], tuple[int, int]]]:
+    """The sizes that are looked at, and what both cost there."""
+    for values in itertools.product(SIZES, repeat=len(names)):
+        sizes = dict(zip(names, values, strict=True))
+        costs = forward.evaluate(sizes), reverse.evaluate(sizes)
+        if min(costs) >= 0:  # else no sizes of a call
+            yield sizes, costs
 
 
 def _at_most(b: Builder, first: Amount, second: Amount) -> Value:

@@ -135,6 +135,14 @@ class Amount:
 
         return Amount({tuple(sorted(map(named, monomial), key=str)): c for monomial, c in self.terms})
 
+    def with_rounds(self, rounds: int) -> Amount:
+        """The polynomial that has a number for each logarithm."""
+        total = Amount.of(0)
+        for monomial, c in self.terms:
+            factors = [rounds if isinstance(atom, Log2) else Amount.atom(atom) for atom in monomial]
+            total += math.prod(factors, start=Amount({(): c}))
+        return total
+
     def names(self) -> set[str]:
         """The names of sizes that occur."""
         found: set[str] = set()

@@ -421,6 +421,26 @@ def test_a_choice_by_sizes(sizes: dict[str, int]) -> None:
         np.testing.assert_array_equal(run(both)(x, w), wanted)
 
 
+def test_a_choice_by_sizes_of_a_cost_with_logarithms() -> None:
+    """By reverse mode places are sorted, which is more for few of them, and less for many."""
+
+    def composed(x: Vector, k: az.Array[az.i64, "n"]) -> Any:
+        """The maps of elements that go to one place, one after the other."""
+
+        def then(f: Any, g: Any) -> Any:
+            return f[0] * g[0], f[1] * g[0] + g[1]
+
+        return az.permute(then, (az.full(4, 2.0), az.ones(4)), lambda i: k[i], (x, x))
+
+    default, forward, reverse = [
+        az.cost(az.jacobian(az.program(composed), "x", mode)) for mode in (None, "forward", "reverse")
+    ]
+    for n in (1, 4, 1000):
+        taken, columns, rows = [float(cost.at(n=n).work) for cost in (default, forward, reverse)]
+        assert taken <= 1.05 * min(columns, rows) + 64
+    assert columns > 10 * rows
+
+
 def test_nested_derivatives_hold_two_forms_at_most() -> None:
     """Inside of another derivative, and of a loop, one mode is taken."""
     inner = az.jacobian(az.program(convolution), "x")
