@@ -35,6 +35,7 @@ from ..core.primitive import PRIMITIVES
 from ..core.source import at_line
 from ..core.types import dims, element, is_float
 from ..library.linalg import solve
+from ..library.linalg.small import cholesky, substituted
 from .iteration import FIRST_DAMPING
 from .normal_pass import numbers_of, structured, vectors
 
@@ -87,6 +88,13 @@ def levenberg_marquardt(residuals: Callable[..., Any], x0: Any, args: Sequence[A
     problem_ = _Small(residuals, structure, shapes, float(np.finfo(str(leaves[0].dtype).replace("f", "float")).eps))
     start = array([number for leaf, shape in zip(leaves, shapes) for number in numbers_of(leaf, shape)])
     return problem_.structured(problem_.fitted(start, args, steps))
+
+
+def _solved(matrix: Any, right: Any) -> Any:
+    """The solution for a positive definite matrix; NaN or infinite, where rounding has left none, and no error."""
+    factor = cholesky(matrix)
+    column = substituted(True, False, False, factor, right[:, None])
+    return substituted(True, True, False, factor, column)[:, 0]
 
 
 class _Small:
@@ -161,7 +169,7 @@ class _Small:
             damping = state["damping"]
             scaled = matrix / scales[:, None] / scales[None, :] + damping * unit
             finite = _isfinite(total(scaled))
-            moved = -solve(where(finite, scaled, unit), gradient / scales, assume_a="pos")
+            moved = _solved(where(finite, scaled, unit), -gradient / scales)
             tried = x + moved / scales
             new_cost, new_matrix, new_gradient = self.around(tried, args)
             fell, predicted = cost - new_cost, total(moved * (damping * moved - gradient / scales)) / 2

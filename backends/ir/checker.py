@@ -181,13 +181,17 @@ class _Checker:
                     self._block(then)
                     self._block(orelse)
             case While(head, test, body):
-                _expect(self.groups or not self.widened, "no while stands inside lanes or jam")
+                in_lanes = all(each.loop.kind == "lanes" for each in self.widened)
+                _expect(self.groups or in_lanes, "no while stands inside jam")
                 with self._scope():
                     self.depth += 1
                     self._statements(head)
                     self._expect_type(test, bool_)
-                    with self._uniform(test):
+                    if self.widened and not self.groups:
                         self._block(body)
+                    else:
+                        with self._uniform(test):
+                            self._block(body)
                     self.depth -= 1
             case Kernel(_, body):
                 self._block(body)

@@ -158,8 +158,10 @@ class If:
 
 @node
 class While:
-    """The head, and as long as the test then holds, the body and the head again. Not inside lanes of vectors, or jam.
+    """The head, and as long as the test then holds, the body and the head again. Not inside jam.
 
+    Inside lanes of vectors it goes on as long as the test holds for one of the lanes that run side by side: the body
+    leaves variables as they are where it does not.
     What the head binds is visible in the test and in the body. When a requirement inside failed, it ends.
     """
 

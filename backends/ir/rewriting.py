@@ -34,7 +34,7 @@ from .loops import (
     of_kind,
     walk,
 )
-from .queries import bound_in, expressions_of, mentioned, names_in, names_of, read_in
+from .queries import bound_in, mentioned, names_of, read_in
 
 P = TypeVar("P")
 W = TypeVar("W", Store, Update)
@@ -155,14 +155,14 @@ def without_unused(block: Sequence[Statement]) -> Block:
     return tuple(made[::-1])
 
 
-def without_dead(body: Sequence[Let | Store]) -> list[Let | Store]:
-    """Straight-line code without what no store needs."""
+def without_dead(body: Sequence[Statement]) -> list[Statement]:
+    """Straight-line code without what no store and no loop needs."""
     needed: set[str] = set()
-    made: list[Let | Store] = []
+    made: list[Statement] = []
     for statement in reversed(body):
         if isinstance(statement, Let) and statement.name not in needed:
             continue
-        needed |= names_in(expressions_of(statement))
+        needed |= mentioned((statement,))[0]
         made.append(statement)
     return made[::-1]
 

@@ -137,13 +137,24 @@ class Emitter(Checking):
         self.body.label(head)
         for each in statement.head:
             self.statement(each)
-        self.body.line(f"br i1 {self.scalar(statement.test)}, label %{inside}, label %{after}")
+        self.body.line(f"br i1 {self._for_one(statement.test)}, label %{inside}, label %{after}")
         self.body.label(inside)
-        self.look()
+        self.look(beside=True)
         self.block(statement.body)
         self.body.branch(head)
         self.body.label(after)
         self.forget(statement.head)
+
+    def _for_one(self, test: ir.Expression) -> str:
+        """Whether a test holds, for one of the lanes that are on."""
+        strip, value = self.widening.strip, self.evaluate(test)
+        if strip is None or not value.lanes:
+            return self.scalar(test)
+        [lanes] = value.parts
+        if strip.mask is not None:
+            lanes = self.body.value(f"and <{strip.lanes} x i1> {lanes}, {strip.mask}")
+        reduce = f"@llvm.vector.reduce.or.v{strip.lanes}i1"
+        return self.body.value(f"call i1 {reduce}(<{strip.lanes} x i1> {lanes})")
 
     def _require(self, test: str, site: int, values: Sequence[str]) -> None:
         """Leave unless a test holds: behind it, it does, so that indices need no guards."""
@@ -373,9 +384,9 @@ class Emitter(Checking):
         self.body.branch(after)
         self.body.label(after)
 
-    def look(self) -> None:
-        """Leave if a signal has come that ends the call; handlers of others run now."""
-        if self._beside:
+    def look(self, beside: bool = False) -> None:
+        """Leave if a signal has come that ends the call, ``beside`` others too; handlers of others run now."""
+        if self._beside and not beside:
             return
         self.may_leave = True
         body = self.body

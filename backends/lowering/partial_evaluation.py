@@ -24,6 +24,16 @@ alone runs always, with indices that are 0 where the branch is not taken. A stor
 all iterations make at one place, a requirement, a loop of unknown extent and an index into a local array that is not
 known make the body :class:`Irregular`.
 
+A loop that ends by a test stays one, and goes on as long as one iteration side by side does. What it changes is held in
+variables, which keep their values where the test does not hold any more; what it does not change is computed before::
+
+    var x1 = x
+    while going(x1)                       for one of the lanes
+      x1 = select(going(x1), next(x1), x1)
+
+Where states change places, in slots of one buffer that variables number (``state.py``), the numbers are not known in
+each turn, but who is where is: each slot stands for the variable that has it as a turn begins.
+
 Several loops over one range may be traced one after the other, which makes them one loop: what an earlier one stored
 at an iteration's own place, a later one reads from a name. A store that nothing reads is left to others to remove.
 """
@@ -36,7 +46,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ...core.types import Scalar, bool_
+from ...core.types import Scalar, bool_, i64
 from .. import ir
 from ..target import UNROLLED_ITERATIONS, UNROLLED_STATEMENTS, UNROLLING_STEPS
 from .context import zero
@@ -50,6 +60,15 @@ Atom = ir.Constant | ir.Variable
 Key = tuple[object, ...]
 Cell = tuple[str, tuple[Key, ...]]  # an element: its buffer, and the keys of its indices
 K = TypeVar("K")
+
+
+@dataclass
+class _Scope:
+    """The head or body of a loop that ends by a test: its code, and what is bound in it."""
+
+    body: list[ir.Statement] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+    made: dict[Key, ir.Variable] = field(default_factory=dict)
 
 
 def _key(atom: ir.Expression) -> Key:
@@ -76,7 +95,7 @@ class Straight:
     fresh: Callable[[str], str]
     constants: Mapping[str, ir.Constant]
     around: Mapping[str, ir.Expression]
-    body: list[ir.Let | ir.Store] = field(default_factory=list)
+    body: list[ir.Statement] = field(default_factory=list)
     steps: int = 0
     read: set[str] = field(default_factory=set)  # buffers of others
     written: set[str] = field(default_factory=set)
@@ -89,6 +108,9 @@ class Straight:
     _earlier: frozenset[str] = frozenset()  # buffers that earlier loops wrote
     _made: dict[Key, ir.Variable] = field(default_factory=dict)
     _path: Atom | None = None  # what holds where the statement is reached, if not always
+    _scopes: list[_Scope] = field(default_factory=list)  # of the loops around that end by a test
+    _slots: set[str] = field(default_factory=set)  # names that stand for slots
+    _pools: set[str] = field(default_factory=set)  # buffers whose slots have such names
 
     def run(self, variable: str, body: ir.Block, in_order: bool = False) -> None:
         """Append an iteration of a loop over the same range; Irregular, with nothing changed, if that cannot be.
@@ -151,6 +173,8 @@ class Straight:
                 self._loop(statement)
             case ir.If(test, then, orelse):
                 self._if(self.value(test), then, orelse)
+            case ir.While():
+                self._while(statement)
             case _:
                 raise Irregular("it has to run as it is written")
 
@@ -186,6 +210,118 @@ class Straight:
                 self.body.append(replace(store, value=self._cells[cell]))
             self._waiting = {}
 
+    def _while(self, loop: ir.While) -> None:
+        inside = (*loop.head, *loop.body)
+        local = ir.written_in(inside) - ir.allocated_in(inside)
+        if not local <= self._local:
+            raise Irregular("it stores in a loop of unknown length")
+        names, cells, path = dict(self._names), dict(self._cells), self._path
+        pools = self._pools_of(inside)
+        local |= pools.keys()  # slots may be exchanged, and nothing stored
+        slots = {name: ir.Variable(self.fresh("slot"), i64) for name in sorted(set().union(*pools.values()))}
+        entered = {buffer: {_key(names[name]): _key(slots[name]) for name in own} for buffer, own in pools.items()}
+        outer = self._slots, self._pools
+        self._slots, self._pools = self._slots | {each.name for each in slots.values()}, self._pools | pools.keys()
+        # What it changes becomes variables
+        changed = sorted((ir.assigned_in(inside) - ir.bound_in(inside)) & names.keys() - slots.keys())
+        first: dict[str | Cell, Atom] = {name: names[name] for name in changed}
+        first |= {_moved(cell, entered): atom for cell, atom in cells.items() if cell[0] in local}
+        variables = {key: ir.Variable(self.fresh("w"), atom.type) for key, atom in first.items()}
+        for key, variable in variables.items():
+            self._out().append(ir.Declare(variable.name, first[key]))
+        self._cells = {cell: atom for cell, atom in cells.items() if cell[0] not in local}
+        self._names.update(slots)
+        scope = _Scope()
+        self._scopes.append(scope)
+        before = self._frozen(variables)
+        self._put(before)
+        self._block(loop.head)
+        test = self.value(loop.test)
+        if path is not None:
+            test = self._both(path, test)
+        if isinstance(test, ir.Constant):
+            raise Irregular("it has a loop that never begins, or never ends")
+        head, scope.body = scope.body, []
+        self._path = test
+        self._block(loop.body)
+        self._path = path
+        # Slots stand for the variables that have them now
+        left = {buffer: {_key(self._names[name]): _key(slots[name]) for name in own} for buffer, own in pools.items()}
+        if any(left[buffer].keys() != set(entered[buffer].values()) for buffer in pools):
+            raise Irregular("slots are not exchanged")
+        after: dict[str | Cell, Atom] = {name: self._names[name] for name in changed}
+        after |= {_moved(cell, left): atom for cell, atom in self._cells.items() if cell[0] in local}
+        if any(key not in variables and key[0] not in pools for key in after) or variables.keys() - after.keys():
+            raise Irregular("it fills a part of an array")
+        chosen = {key: self.value(ir.select(test, after[key], before[key])) for key in variables}
+        assigned = [
+            ir.Assign(variable.name, chosen[key]) for key, variable in variables.items() if chosen[key] != before[key]
+        ]
+        self._scopes.pop()
+        self._slots, self._pools = outer
+        made = ir.While(tuple(head), test, (*scope.body, *assigned))
+        if {each.name for each in slots.values()} & ir.mentioned((made,))[0]:
+            raise Irregular("it computes with the number of a slot")
+        self._out().append(made)
+        self._names, self._cells = names, {cell: atom for cell, atom in cells.items() if cell[0] not in local}
+        back = {buffer: {slot: constant for constant, slot in own.items()} for buffer, own in entered.items()}
+        self._put({key if isinstance(key, str) else _moved(key, back): x for key, x in self._frozen(variables).items()})
+
+    def _pools_of(self, block: ir.Block) -> dict[str, set[str]]:
+        """Local buffers whose first index is a variable that the block changes, of a known value: these variables."""
+        aliases = {
+            each.name: each.value.name for each in ir.of_kind(block, ir.Let) if isinstance(each.value, ir.Variable)
+        }
+        changed = ir.assigned_in(block) - ir.bound_in(block)
+        found: dict[str, set[str]] = {}
+        for statement in ir.walk(block):
+            stored = [(statement.buffer, statement.indices)] if isinstance(statement, ir.Store) else []
+            for buffer, indices in (*[(load.buffer, load.indices) for load in ir.loads(statement)], *stored):
+                if buffer.name in self._local and indices and isinstance(indices[0], ir.Variable):
+                    name = aliases.get(indices[0].name, indices[0].name)
+                    if name in changed and isinstance(self._names.get(name), ir.Constant):
+                        found.setdefault(buffer.name, set()).add(name)
+        moves = [
+            {each.name, aliases.get(each.value.name, each.value.name)}
+            for each in ir.of_kind(block, ir.Assign)
+            if isinstance(each.value, ir.Variable)
+        ]
+        for names in found.values():
+            while more := [move for move in moves if len(move - names) == 1]:  # those that they change places with
+                names.update(*more)
+            if not all(isinstance(self._names.get(name), ir.Constant) for name in names):
+                raise Irregular("a slot is not known")
+            if len({_key(self._names[name]) for name in names}) < len(names):
+                raise Irregular("two states are in one slot")
+        return found
+
+    def _frozen(self, variables: Mapping[str | Cell, ir.Variable]) -> dict[str | Cell, Atom]:
+        """Names for what variables hold now."""
+        found: dict[str | Cell, Atom] = {}
+        for key, variable in variables.items():
+            found[key] = self._bound(variable, self._scopes[-1] if self._scopes else None)
+        return found
+
+    def _put(self, values: Mapping[str | Cell, Atom]) -> None:
+        for key, atom in values.items():
+            if isinstance(key, str):
+                self._names[key] = atom
+            else:
+                self._cells[key] = atom
+
+    def _out(self) -> list[ir.Statement]:
+        """Where code goes."""
+        return self._scopes[-1].body if self._scopes else self.body
+
+    def _bound(self, expression: ir.Expression, scope: _Scope | None) -> ir.Variable:
+        """A new name for an expression that varies."""
+        found = ir.Variable(self.fresh("t"), expression.type)
+        (self.body if scope is None else scope.body).append(ir.Let(found.name, expression))
+        if scope is not None:
+            scope.names.add(found.name)
+        self._varying.add(found.name)
+        return found
+
     def _merged(self, test: Atom, then: dict[K, Atom], orelse: dict[K, Atom]) -> dict[K, Atom]:
         """What is there after a test; what only one branch has is not asked for where the other was taken."""
         merged = {**then, **orelse}
@@ -202,8 +338,7 @@ class Straight:
         value = self.value(store.value)
         cell = _cell(buffer, indices)
         if buffer.name in self._local:
-            if not all(isinstance(index, ir.Constant) for index in indices):
-                raise Irregular("an index into a local array is not known")
+            self._require_known(buffer, indices)
             if self._inside(buffer, indices, store.guarded):
                 self._cells[cell] = value
             return
@@ -262,12 +397,18 @@ class Straight:
                 key = ("fma", _key(a), _key(b), _key(c))
             case ir.Load(buffer, indices, guarded):
                 key = ("load", buffer.name, guarded, *map(_key, indices))
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = ir.Variable(self.fresh("t"), expression.type)
+        for made in (self._made, *[scope.made for scope in self._scopes]):
+            if key in made:
+                return made[key]
+        atoms = ir.operands(expression)
+        names = {atom.name for atom in atoms if isinstance(atom, ir.Variable)}
+        scope = next((scope for scope in reversed(self._scopes) if not scope.names.isdisjoint(names)), None)
+        if self._varies(atoms):
+            found = self._bound(expression, scope)
+        else:
+            found = ir.Variable(self.fresh("t"), expression.type)
             self.body.append(ir.Let(found.name, expression))
-            if self._varies(ir.operands(expression)):
-                self._varying.add(found.name)
+        (self._made if scope is None else scope.made)[key] = found
         return found
 
     def _varies(self, atoms: Sequence[ir.Expression]) -> bool:
@@ -278,8 +419,7 @@ class Straight:
     def _load(self, load: ir.Load) -> Atom:
         buffer, indices = load.buffer, [self.value(index) for index in load.indices]
         if buffer.name in self._local:
-            if not all(isinstance(index, ir.Constant) for index in indices):
-                raise Irregular("an index into a local array is not known")
+            self._require_known(buffer, indices)
             nothing = ir.Constant(zero(buffer.scalar), buffer.scalar)
             if not self._inside(buffer, indices, load.guarded):
                 return nothing
@@ -301,6 +441,13 @@ class Straight:
         ]
         return self._shared(ir.Load(buffer, tuple(safe), load.guarded))
 
+    def _require_known(self, buffer: ir.Buffer, indices: Sequence[Atom]) -> None:
+        """Irregular unless it is known which element of a local array is meant."""
+        for axis, index in enumerate(indices):
+            slot = isinstance(index, ir.Variable) and index.name in self._slots
+            if slot != (axis == 0 and buffer.name in self._pools) or not (slot or isinstance(index, ir.Constant)):
+                raise Irregular("an index into a local array is not known")
+
     def _inside(self, buffer: ir.Buffer, indices: Sequence[Atom], guarded: Sequence[int]) -> bool:
         """Whether known indices along guarded axes are in range."""
         pairs = [(indices[axis], buffer.extents[axis]) for axis in guarded]
@@ -319,6 +466,14 @@ class Straight:
         if isinstance(index, ir.Constant) and isinstance(extent, ir.Constant) and 0 <= index.value < extent.value:
             return index
         return self.value(ir.select(self._path, index, 0))
+
+
+def _moved(cell: Cell, slots: Mapping[str, Mapping[Key, Key]]) -> Cell:
+    """A cell of a pool by another name of its slot."""
+    buffer, (*keys,) = cell
+    if buffer not in slots:
+        return cell
+    return buffer, (slots[buffer].get(keys[0], keys[0]), *keys[1:])
 
 
 def simplified(apply: ir.Apply) -> ir.Expression:
@@ -357,7 +512,7 @@ def _neutral(constant: ir.Constant, operation: str) -> bool:
     return constant.type.kind == "int" or negative == (operation == "add")
 
 
-def scalar_of(body: Sequence[ir.Let | ir.Store]) -> Scalar:
+def scalar_of(body: Sequence[ir.Statement]) -> Scalar:
     """The widest scalar that straight-line code computes with or moves."""
-    types = [each.value.type for each in body]
+    types = [each.value.type for each in ir.walk(tuple(body)) if isinstance(each, ir.Let | ir.Store)]
     return max(types, key=lambda type: type.bits, default=bool_)

@@ -27,7 +27,7 @@ what is computed costs one operation for all lanes; a plain map over rows gains 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...core.types import i64
@@ -36,6 +36,7 @@ from ..decisions import Decisions, writes_text
 from ..target import (
     LANE_ELEMENT_COST,
     SHORT_VECTOR_COST,
+    SURVEY_UNKNOWN_ITERATIONS,
     THREAD_GRAIN,
     UNROLLED_CHUNK_STRIPS,
     UNROLLED_CHUNK_WORK,
@@ -231,6 +232,8 @@ def _work(block: ir.Block, target: Target) -> float:
                 work += -(-extent // lanes) * _work(inner, target) + SHORT_VECTOR_COST * len(statement.reductions)
             case ir.If(_, then, orelse):
                 work += max(_work(then, target), _work(orelse, target))
+            case ir.While(head, _, inner):
+                work += SURVEY_UNKNOWN_ITERATIONS * _work((*head, *inner), target)
     return work
 
 
@@ -248,18 +251,27 @@ def _operations(expression: ir.Expression) -> float:
     return work
 
 
-def _along_lanes(body: list[ir.Let | ir.Store], variable: ir.Variable, lanes: int) -> float:
+def _along_lanes(body: Sequence[ir.Statement], variable: ir.Variable, lanes: int) -> float:
     """About how many operations an iteration of straight-line code is as one of so many lanes.
 
     Reading or writing a place for each lane takes as many accesses; what lies side by side takes one for all.
     """
-    varying = {variable.name}
+    return _work_along_lanes(body, variable, lanes, {variable.name})
+
+
+def _work_along_lanes(body: Sequence[ir.Statement], variable: ir.Variable, lanes: int, varying: set[str]) -> float:
+    """The same, where some names vary with the lane."""
     work = 0.0
     for statement in body:
+        if isinstance(statement, ir.While):
+            inner = (*statement.head, *statement.body)
+            work += SURVEY_UNKNOWN_ITERATIONS * _work_along_lanes(inner, variable, lanes, varying)
+            continue
+        assert isinstance(statement, ir.Let | ir.Store | ir.Declare | ir.Assign)
         moves = not varying.isdisjoint(ir.names_in(ir.expressions_of(statement)))
-        if isinstance(statement, ir.Let) and moves:
+        if isinstance(statement, ir.Declare) or (isinstance(statement, ir.Let) and moves):
             varying.add(statement.name)
-        value = statement.value
+        value = statement.initial if isinstance(statement, ir.Declare) else statement.value
         access = statement if isinstance(statement, ir.Store) else value
         if isinstance(access, ir.Store | ir.Load):
             indices = access.indices
