@@ -78,6 +78,8 @@ class Version:
         self._instance, self._over, self._options = instance, over, options
         self._types = instance.term.binders  # with one name for sizes that are required to be equal
         name = instance.program.name
+        if not str(over).isidentifier():
+            raise ValueError(at_line(f"{name}: over={over!r} is no name of a size; one that is a number is not cut"))
         for place, type in zip(instance.declared.names, self._types, strict=True):
             if not is_data(type):
                 raise TypeError(at_line(f"{name}: {place!r} is {type}; programs over chunks take scalars and arrays"))

@@ -560,6 +560,10 @@ def test_wrong_options() -> None:
     f = standardised
     with pytest.raises(ValueError, match=r"over='m' is no size of its parameters alone, which are: d, n"):
         chunked(f, "m")
+    of_three = az.program(lambda x, w: az.sum(x @ w)).at(az.Array[az.f64, "n 3"], az.Array[az.f64, "3"])
+    for no_name in ("3", "n + 1", ""):
+        with pytest.raises(ValueError, match="is no name of a size; one that is a number is not cut"):
+            chunked(of_three, no_name)
     with pytest.raises(ValueError, match=r"over='m' is required to be n, which is its name then: write over='n'"):
         chunked(dot, "m")
     square = az.program(lambda x: az.sum(x)).at(az.Array[az.f64, "n n"])
