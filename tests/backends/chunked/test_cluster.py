@@ -1,5 +1,7 @@
 """Chunks on Dask's workers: processes of this machine, which are killed, stopped and told apart here."""
 
+import contextlib
+import json
 import os
 import random
 import signal
@@ -523,3 +525,29 @@ def test_a_cluster_and_an_address_are_clients(client: Any) -> None:
     wanted = chunked(likelihood, None)(X, X[:2], np.zeros(2))
     for each in (client.cluster, client.scheduler.address):
         assert chunked(likelihood, each)(X, X[:2], np.zeros(2)) == wanted
+
+
+@pytest.mark.rest
+def test_processes_that_the_commands_of_dask_start(tmp_path: Path) -> None:
+    """``dask scheduler`` and ``dask worker ADDRESS``, as on several machines: here all are on the loopback."""
+    place, dask_command = tmp_path / "scheduler.json", [sys.executable, "-m", "dask"]
+    f, arguments = CALLS[0]
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
+    here = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(place)]
+    with contextlib.ExitStack() as processes:
+
+        def start(*command: str) -> None:
+            process = processes.enter_context(subprocess.Popen([*dask_command, *command], **quiet))
+            processes.callback(process.terminate)
+
+        start("scheduler", *here)
+        for _ in range(600):
+            if place.exists() and place.stat().st_size:
+                break
+            time.sleep(0.1)
+        address = json.loads(place.read_text())["address"]
+        for _ in range(2):
+            start("worker", address, "--nthreads", "1", "--no-dashboard")
+        with distributed.Client(address) as client:
+            client.wait_for_workers(2, timeout=120)
+            assert bits(chunked(f, address)(*arguments)) == bits(chunked(f, None)(*arguments))
