@@ -38,6 +38,7 @@ from .loops import (
     Store,
     Update,
     While,
+    contains,
 )
 from .printer import expression_text, statement_text
 from .queries import conflict, inside, varying
@@ -188,6 +189,8 @@ class _Checker:
                     self._statements(head)
                     self._expect_type(test, bool_)
                     if self.widened and not self.groups:
+                        ended = self._varies(test) and contains((*head, *body), Store, Update)
+                        _expect(not ended, "lanes that have ended would store")
                         self._block(body)
                     else:
                         with self._uniform(test):

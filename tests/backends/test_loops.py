@@ -220,7 +220,11 @@ BROKEN: dict[str, tuple[str, tuple[ir.Statement, ...]]] = {
         "may change while it lives",
         (ir.Declare("x", n), ir.Allocate(ir.Buffer("s", f64, (var("x"),)))),
     ),
-    "while in lanes": ("no while", (lanes(ir.While((), const(True, bool_), ())),)),
+    "while in jam": ("no while stands inside jam", (loop("j", "m", ir.While((), const(True, bool_), ()), kind="jam"),)),
+    "stored by lanes that have ended": (
+        "lanes that have ended would store",
+        (lanes(ir.While((), apply("less", var("j"), n), (put(C, 0, "j", const(0.0, f64)),))),),
+    ),
     "while without a test": ("x is i64, not bool", (ir.While((ir.Let("x", n),), var("x"), ()),)),
     "beyond a while": (
         "x is not in scope",
