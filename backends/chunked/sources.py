@@ -113,9 +113,10 @@ class File(Source):
     def for_passes(self, count: int) -> File:
         """The file for a call that reads it so many times; what an earlier one has read is read again."""
         array = (self.path, self.offset, self.whole, self.axis)
-        once = count == 1 and array not in _READ
-        _READ.append(array)
-        return replace(self, once=once)
+        known = array in _READ
+        if not known:
+            _READ.append(array)
+        return replace(self, once=count == 1 and not known)
 
 
 _READ: deque[tuple[Any, ...]] = deque(maxlen=64)  # the last arrays in files that calls of this process have read
