@@ -1,4 +1,4 @@
-"""The libraries whose arrays programs take, for the tests that need them: PyTorch and JAX.
+"""Packages that only some tests need: the libraries whose arrays programs take, and those that make the site.
 
 Where one is missing the test, or the module that asks, is skipped, with what to install; it fails instead if the
 environment variable ADZE_REQUIRE_INTEROP is set, as it is in continuous integration.
@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 
-def library(name: str) -> Any:
-    """The package of this name, which is that of the extra that installs it, too."""
+def library(name: str, install: str = "") -> Any:
+    """The package of this name; without a command to ``install`` it, the extra of its name does."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        reason = f"{error}: pip install 'adze-lang[{name}]'"
+        command = install or f"pip install 'adze-lang[{name}]'"
+        reason = f"{error}: {command}"
         if os.environ.get("ADZE_REQUIRE_INTEROP"):
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason, allow_module_level=True)

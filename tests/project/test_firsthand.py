@@ -1,6 +1,5 @@
 """What docs/firsthand.md types in an empty folder, typed: its commands print what the page says."""
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -15,24 +14,25 @@ from other_libraries import library
 pytestmark = [pytest.mark.slow, pytest.mark.unguarded]
 
 PAGE = ROOT / "docs" / "firsthand.md"
-# What stands behind a mark needs these packages, and is skipped without them.
+# What stands behind a mark needs these packages, and is skipped without them; what installs those without an extra.
 NEEDED = {
     "with PyTorch": ["torch"],
     "with JAX": ["jax"],
     "with mkdocs": ["mkdocs", "material"],
     "with build and nox": ["build", "nox"],
 }
+INSTALL = {
+    **dict.fromkeys(["mkdocs", "material"], "make .venv/.installed-docs"),
+    **dict.fromkeys(["build", "nox"], "make .venv/.installed-dev"),
+}
 SECTIONS = re.split(r"^(?=## )", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
 
 
 def is_there(mark: str) -> bool:
-    """True, or the test is skipped, or fails where PyTorch and JAX have to be there."""
+    """True, or the test is skipped, or fails where all has to be there."""
     (packages,) = [packages for name, packages in NEEDED.items() if name in mark]
     for package in packages:
-        if package in ("torch", "jax"):
-            library(package)
-        elif not importlib.util.find_spec(package):
-            pytest.skip(f"there is no {package}: make .venv/.installed-docs .venv/.installed-dev")
+        library(package, INSTALL.get(package, ""))
     return True
 
 
