@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -58,10 +59,9 @@ def _word(x: Any, number: Any) -> Any:
 @cache
 def _routine(name: str, character: str) -> tuple[Callable[..., None], bool, Any]:
     """A routine, whether it reports errors, and the type of its numbers."""
-    from scipy.linalg import cython_blas, cython_lapack
-
-    symbol, of_blas = _LETTERS[character] + name, cython_blas.__pyx_capi__
+    symbol = _LETTERS[character] + name
+    of_blas, of_lapack = [import_module(f"scipy.linalg.cython_{each}").__pyx_capi__ for each in ("blas", "lapack")]
     in_lapack = symbol not in of_blas
-    found = c_function((cython_lapack.__pyx_capi__ if in_lapack else of_blas)[symbol])
+    found = c_function((of_lapack if in_lapack else of_blas)[symbol])
     reports = in_lapack and name not in _SILENT
     return ctypes.CFUNCTYPE(None)(found.address), reports, ctypes.c_float if character == "f" else ctypes.c_double
