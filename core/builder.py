@@ -78,7 +78,7 @@ class Builder:
         self._codes: dict[tuple[Any, ...], int] = {}
         self._bodies: dict[tuple[int, ...], Body] = {}
         self._by_dim: dict[Dim, Value] = {}  # integer values, for sizes that are one
-        self.extents: dict[int, Dim] = {}  # of loop variables in scope, for proofs about indices
+        self.extents: dict[int, Dim] = {}  # of loop variables, and of other indices, for proofs about these
         self.inference: Inference | None = None  # of the types of states that begin as numbers
 
     def fresh(self) -> int:
@@ -210,6 +210,8 @@ class Builder:
                     value.dim = arithmetic(static[0].name, [arg.dim for arg in args]) or value.dim
                 elif op == "size":
                     value.dim = dims(args[0].type)[static[0]]
+                elif op == "index" and args[0].source is not None and args[0].source.row.permutes:
+                    self.extents[value.number] = dims(args[0].type)[0]
                 self._by_dim[_dim(value)] = value
         return node
 

@@ -92,6 +92,7 @@ class Construct:
     expansion: Callable[..., Any] | None = None  # what one from outside means in terms of others, on expressions
     own: set[type] = field(default_factory=set)  # the interpretations that have another meaning of one from outside
     calls: bool = False  # it runs code that stands elsewhere in the program, which may come back to it
+    permutes: bool = False  # the elements of its result are the indices of its first argument, each of them once
     discrete: bool = False  # its results do not move when its operands do: there is no derivative
     acts: bool = False  # what it does is done as often, and in the order, as the program says
     acting: Construct | None = None  # what it is where its static part says that it has effects
@@ -282,7 +283,7 @@ _row("histogram", rules.stacked(rules.binned), lambda s, a, b: (s[0], a[0], a[1]
 _row("scatter", rules.scatter, lambda s, a, b: (s[0], a[: s[1]], a[s[1] :], *b),
      blocks={"place, element": Role.ELEMENT}, binders=lambda s, a, earlier: (i64,) * int(s[1]),
      extents=lambda s: slice(0, s[1]), takes=lambda s: int(s[1]), places=True, **{**_ARRAYS, "ordered": True})
-_row("argsort", rules.argsort, lambda s, a, b: (a[0],), discrete=True, **_ARRAYS)
+_row("argsort", rules.argsort, lambda s, a, b: (a[0],), permutes=True, discrete=True, **_ARRAYS)
 
 # Meanings given by the user
 _row("custom", rules.custom, lambda s, a, b: (s, a, b[0], b[1:]), blocks={"body": Role.ONCE}, more=Role.RULE,

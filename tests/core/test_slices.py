@@ -85,3 +85,25 @@ def test_a_wrapped_or_clamped_place_that_is_in_range_is_itself() -> None:
     assert "x[1 + i] + y[i] + x[i]" in str(az.pretty(az.simplify(program), style="loops"))
     x, y = np.arange(5.0), np.arange(5.0) ** 2
     assert np.array_equal(az.compile(program)(x, y), x[1:] + y[:-1] + x[:-1])
+
+
+def test_indices_that_a_sort_makes_are_in_range() -> None:
+    """Those of the array that was sorted, however they are read; of a shorter array they are checked."""
+
+    @az.program
+    def inside(x: X, m: az.i64) -> Any:
+        order = az.argsort(x)
+        return x[order], x[order[m:]], az.map(lambda k: x[order[k]], order)
+
+    @az.program
+    def outside(x: X, y: az.Array[az.f64, m]) -> Any:
+        return y[az.argsort(x)]
+
+    assert "require" not in az.pretty(inside) and "require" in az.pretty(outside)
+    x = np.array([3.0, np.nan, 1.0, -0.0, 0.0])
+    order = np.argsort(x, kind="stable")
+    for found in (az.evaluate(inside)(x, 2), az.compile(inside)(x, 2)):
+        for mine, wanted in zip(found, (x[order], x[order[2:]], x[order[order]]), strict=True):
+            np.testing.assert_array_equal(mine, wanted)
+    with pytest.raises(IndexError):
+        az.compile(outside)(x, x[:4])
