@@ -55,6 +55,7 @@ class Step:
     heavy: bool = False  # it takes longer to compute than to read what was stored
     stored: int = 0  # how many elements are stored when its loops are distributed
     long: bool = False  # it has a loop that cannot be written out
+    once: bool = False  # it is a loop in order that updates: it does not run again for what else it makes
     few: bool = False  # it is one loop, of so few iterations that lanes read what these read as rows
     even: bool = False  # all its loops are reductions over sizes: as long for each iteration of loops around
     elements: frozenset[Free] = frozenset()  # what each element that is read in it is made from
@@ -208,7 +209,7 @@ class Body:
             stored = [
                 self._storable(type, self.long) or level in wanted for level, type in enumerate(binding.types, start)
             ]
-            if why and levels and all(stored):
+            if why and levels and all(stored) and not binding.operation.once:
                 found[k] = why
         return found
 
@@ -286,6 +287,50 @@ class Body:
             else:
                 used |= self.reads(k)
         return dict(sorted(found.items()))
+
+    def steady_parts(self) -> Cuts:
+        """The bindings to be stored for all iterations of a loop in order, whose first binder is its variable.
+
+        They are numbers that no state is needed for: lanes compute them side by side, where the loop has none. Those
+        are stored that the rest of the body uses, if all of them together take longer to compute than to read again.
+        """
+        state = frozenset(range(1, len(self.binders)))
+        numbers = [len(each.types) == 1 and isinstance(each.types[0], Scalar) for each in self.bindings]
+        used = {len(self.made) - 1 - index for result in self.results for index in result.free}
+        found, work = Cuts(), 0.0
+        for k, binding in reversed(list(enumerate(self.bindings))):
+            levels = set(range(self.starts[k], self.starts[k] + len(binding.types)))
+            if binding.types and used.isdisjoint(levels):
+                continue
+            costly = self._costly_in(k) if numbers[k] and state.isdisjoint(self.made[self.starts[k]]) else 0.0
+            if costly:
+                found[k] = "a loop in order has no lanes for it"
+                work += costly
+            else:
+                used |= self.reads(k)
+        return dict(sorted(found.items())) if work > CSE_WORTH * len(found) else {}
+
+    def _costly_in(self, k: int) -> float:
+        """What the costly operations take that a number is made from in this block; 0 if there are loops, too."""
+        operations: list[Step] = [self.bindings[number].operation for number in self.needed_for(k)]
+        if any(each.loops for each in operations):
+            return 0.0
+        return sum([each.work for each in operations if each.costly])
+
+    def needed_for(self, k: int) -> set[int]:
+        """The bindings that a binding is made from, and itself."""
+        pending, found = [k], {k}
+        while pending:
+            read = {self._binding_at[level] for level in self.reads(pending.pop()) if level in self._binding_at}
+            pending += read - found
+            found |= read
+        return found
+
+    @cached_property
+    def _binding_at(self) -> Mapping[int, int]:
+        """By level: the binding whose result it is."""
+        pairs = zip(self.starts, self.bindings, strict=True)
+        return {start + n: k for k, (start, each) in enumerate(pairs) for n in range(len(each.types))}
 
     def _turning(self) -> Free:
         """The levels of quotients and remainders by sizes of places: of a loop's variable, or of one that was moved.
@@ -380,6 +425,11 @@ def length_of(dim: Dim) -> int:
 def adds(operator: Body) -> bool:
     """Whether an operator is the addition of two scalars."""
     return len(operator.binders) == 2 and [binding.operation.primitive for binding in operator.bindings] == ["add"]
+
+
+def is_length(dim: Dim) -> bool:
+    """Whether arrays of a call are about as long, so that one more takes no other order of memory."""
+    return all(len(atoms) <= 1 and all(isinstance(atom, Name) for atom in atoms) for atoms, _ in dim.terms)
 
 
 def free_of(*parts: Any) -> Free:

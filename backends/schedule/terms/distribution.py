@@ -22,6 +22,13 @@ is made of two points alone is computed where it is combined, along lanes of one
 
     y[i] = sum(j: exp(-sum(k: (p[i, k] - q[j, k])^2)))          lanes i; no array over i and j
 
+A loop in order has no lanes. What takes long in it and needs no state is computed before, by lanes, for all steps: the
+return sweep of a recurrence then multiplies and adds alone. It is as long as arrays of the call; a loop that a number
+says the length of stores nothing. Where a loop around has lanes, these run the loop as it is. A loop that updates is
+not run a second time for what else it makes, so it stays where it is. ::
+
+    loop i with s: w = exp(-x[i]); next w * s         W = for i: exp(-x[i]);  loop i with s: next W[i] * s
+
 The decision here is one of memory for speed: what is stored has one element for each run of an inner loop of some
 length, so stores are few beside the work. Inner arrays of a small constant size stay where they are, in registers, if
 all loops beside them can be written out, but for those that let more updates become sums than they have elements
@@ -47,14 +54,14 @@ from ....core.primitive import Primitive
 from ....core.procedures import Procedure
 from ....core.terms import Block, Foreign, Operation
 from ....core.types import Accumulator, Opened, Type, i64
-from ....interpreters.embed import Embed, rebuilt
+from ....interpreters.embed import Embed, accumulate, rebuilt
 from ....interpreters.simplify import simplify
 from ....interpreters.simplify.costs import COSTLY, INDEX_ARITHMETIC
 from ....interpreters.simplify.rules import rewrite
 from ...decisions import Decisions, origin_text
 from ...target import DISTRIBUTION_ROUNDS, MOST_STORED, NEAR, UPDATES_UNKNOWN_ITERATIONS
 from ...transformations import ALL, Transformations
-from .cuts import LONG, Atom, Body, Cuts, Step, adds, elements_of, free_of, length_of
+from .cuts import LONG, Atom, Body, Cuts, Step, adds, elements_of, free_of, is_length, length_of
 from .shared_updates import Free, Place, repeated, together
 
 
@@ -89,6 +96,7 @@ class _Distribute(Embed):
         super().__init__(builder)
         self.decisions, self.groups = decisions, groups
         self.parallel = False  # whether the nearest loop around is one whose iterations are independent
+        self.in_turn = 0  # how many of the blocks around run their iterations one after the other, or once
 
     def distributed(
         self, env: Any, length: Value, body: Body, cuts: Cuts, stored: int
@@ -105,6 +113,24 @@ class _Distribute(Embed):
         if not cuts:
             return lambda i: body(env, [i])
         return self.within(True, lambda: _Distributed(self.builder, env, length, body, cuts))
+
+    def prepared(self, env: Any, length: Value, body: Body, steady: Cuts) -> Callable[..., list[Value]]:
+        """The body of a loop in order, as a function of its variable and state, after what no state is needed for.
+
+        Where a loop around has lanes, these run this loop, too, and nothing is stored.
+        """
+        cuts = steady if self.in_turn == len(self.builder.scopes) - 1 else {}
+        cuts = {k: why for k, why in cuts.items() if self.stores(body.bindings[k], length, body, why)}
+        if not cuts:
+            return lambda *state: body(env, state)
+        return self.within(True, lambda: _Distributed(self.builder, env, length, body, cuts))
+
+    def one_by_one(self, emit: Callable[[], T]) -> T:
+        """What is emitted in a block that runs in turn with what is around it."""
+        self.in_turn += 1
+        made = emit()
+        self.in_turn -= 1
+        return made
 
     @property
     def around(self) -> frozenset[int]:
@@ -204,15 +230,24 @@ class _Distribute(Embed):
         )
 
     def loop(self, dim: Dim, extent: Any, initials: Sequence[Any], body: Any) -> Any:
-        emit = self.in_order(super().loop(dim, extent, initials, body))
+        steady = body.steady_parts() if is_length(dim) and not extent.short else {}
+
+        def run(env: Any) -> Sequence[Value]:
+            length, values = extent(env), [initial(env) for initial in initials]
+            at = self.prepared(env, length, body, steady)
+            return self.builder.loop(length, values, lambda *state: self.one_by_one(lambda: at(*state)))
+
+        emit = self.in_order(run)
         free, stored, updates = free_of(extent, *initials, body), body.stored, repeated(body.updates)
         long = body.long or not extent.short
-        return Step(emit, free, body.free, loops=True, heavy=True, stored=stored, long=long, updates=updates)
+        made = Step(emit, free, body.free, loops=True, heavy=True, stored=stored, long=long, updates=updates)
+        return replace(made, once=bool(updates))
 
     def while_loop(self, initials: Sequence[Any], test: Any, body: Any) -> Any:
         emit, inner = self.in_order(super().while_loop(initials, test, body)), test.free | body.free
         free, stored, updates = free_of(*initials, test, body), max(test.stored, body.stored), repeated(body.updates)
-        return Step(emit, free, inner, loops=True, heavy=True, stored=stored, long=True, updates=updates)
+        made = Step(emit, free, inner, loops=True, heavy=True, stored=stored, long=True, updates=updates)
+        return replace(made, once=bool(updates))
 
     def scatter(self, unique: bool, extents: Sequence[Any], destinations: Sequence[Any], element: Any) -> Any:
         emit = super().scatter(unique, extents, destinations, element)
@@ -247,9 +282,13 @@ class _Distribute(Embed):
         return Step(emit, free, free, loops=True, heavy=True, stored=body.stored, long=True)
 
     def accumulate(self, initials: Sequence[Any], body: Any) -> Any:
-        emit, free = super().accumulate(initials, body), free_of(*initials, body)
+        def run(env: Any) -> Sequence[Value]:
+            values = [initial(env) for initial in initials]
+            return accumulate(self.builder, values, lambda *cells: self.one_by_one(lambda: body(env, cells)))
+
+        free = free_of(*initials, body)
         stored, long, updates = body.stored, body.long, body.updates
-        return Step(emit, free, body.free, loops=True, heavy=True, stored=stored, long=long, updates=updates)
+        return Step(run, free, body.free, loops=True, heavy=True, stored=stored, long=long, updates=updates)
 
     def add_to(self, accumulator: Any, value: Any, indices: Sequence[Any]) -> Any:
         emit = super().add_to(accumulator, value, indices)
@@ -356,35 +395,41 @@ class _Distributed:
         self.builder, self.env, self.body = builder, env, body
         self.stored: dict[int, Sequence[Value]] = {}
         for cut in cuts:
-            self.stored[cut] = builder.generate(length, partial(self._run, stop=cut))
+            self.stored[cut] = builder.generate(length, partial(self._until, cut))
 
-    def __call__(self, i: Value) -> list[Value]:
-        return self._run(i)
-
-    def _run(self, i: Value, stop: int | None = None) -> list[Value]:
-        """Emit the body for an iteration; up to a binding, whose results it then gives.
-
-        Statements run once, in the last part: for the others the accumulators of this place do not exist.
-        """
-        env, outer = (
-            (self.env if stop is None else self.env.mapped(_without_accumulator)).enter([i]),
-            self.builder.origin,
-        )
+    def __call__(self, *arguments: Value) -> list[Value]:
+        """Emit the body for an iteration."""
+        env, outer = self.env.enter(arguments), self.builder.origin
         for k, binding in enumerate(self.body.bindings):
             self.builder.origin = binding.origin
             if k in self.stored:
-                if stop is None and _updates(binding.operation, env):
+                if _updates(binding.operation, env):
                     binding.operation(env)  # for its statements
-                values = [self.builder.part(array, [i]) for array in self.stored[k]]
-            elif stop is not None and not binding.types:
-                values = []
+                values = self._read(k, arguments[0])
             else:
                 values = list(binding.operation(env))
-            if k == stop:
-                return values
             env = env.extend(values)
         self.builder.origin = outer
         return [result(env) for result in self.body.results]
+
+    def _until(self, cut: int, i: Value) -> list[Value]:
+        """The results of a binding for an iteration, with what they are made from.
+
+        Statements run once, in the body: here the accumulators of this place do not exist, nor does a state.
+        """
+        needed, outer = self.body.needed_for(cut), self.builder.origin
+        env = self.env.mapped(_without_accumulator).enter([i, *[None] * (len(self.body.binders) - 1)])
+        for k, binding in enumerate(self.body.bindings[: cut + 1]):
+            values: list[Any] = [None] * len(binding.types)
+            if k in needed:
+                self.builder.origin = binding.origin
+                values = self._read(k, i) if k in self.stored else list(binding.operation(env))
+            env = env.extend(values)
+        self.builder.origin = outer
+        return values
+
+    def _read(self, k: int, i: Value) -> list[Value]:
+        return [self.builder.part(array, [i]) for array in self.stored[k]]
 
 
 def _without_accumulator(value: Value | None) -> Value | None:

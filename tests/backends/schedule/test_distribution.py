@@ -363,3 +363,75 @@ def test_an_array_that_is_read_at_two_places_is_packed_once() -> None:
         x, y = np.random.default_rng(n).random((2, n, 5))
         wanted = np.exp(x[:, :, None] * x[:, None, :]).sum(0) + y.sum(0)
         np.testing.assert_allclose(compiled(x, y), wanted, rtol=1e-13)
+
+
+def test_what_a_loop_in_order_needs_no_state_for_has_lanes() -> None:
+    """Weights that take long are computed side by side; the loop only multiplies and adds, with the same bits."""
+
+    @az.program
+    def smoothed(x: az.Array[az.f64, "n"], start: az.f64) -> az.Array[az.f64, "n"]:
+        def step(level: az.Expr, given: az.Expr) -> Any:
+            weight = 1 / (1 + az.exp(-given))
+            level = weight * level + (1 - weight) * az.sin(given)
+            return level, level
+
+        return az.scan_loop(step, start, x)[1]
+
+    x = numbers(1000)
+    compiled = az.compile(smoothed)
+    level, wanted = 0.5, []
+    for weight, given in zip(1 / (1 + np.exp(-x)), x, strict=True):
+        level = weight * level + (1 - weight) * np.sin(given)
+        wanted.append(level)
+    np.testing.assert_allclose(compiled(x, 0.5), wanted, rtol=1e-12, atol=1e-12)
+    in_order = compiled.nests.split("\n  for ")[1]
+    assert "exp(" not in in_order and "sin(" not in in_order
+    alone = az.compile(smoothed, schedule={"distribute": False})
+    np.testing.assert_array_equal(compiled(x, 0.5), alone(x, 0.5))
+
+
+def test_what_a_loop_in_order_needs_a_state_for_stays_in_it() -> None:
+    """So does what is cheap, and all of it where a loop around has lanes already, or that may take any memory."""
+
+    @az.program
+    def grown(x: az.Array[az.f64, "n"]) -> az.f64:
+        return az.fori_loop(0, x.shape[0], lambda i, s: s + az.exp(x[i] - s), 0.0)
+
+    @az.program
+    def sums(x: az.Array[az.f64, "n"]) -> az.f64:
+        return az.fori_loop(0, x.shape[0], lambda i, s: 0.5 * s + 2 * x[i] + 1, 0.0)
+
+    @az.program
+    def of_each(x: az.Array[az.f64, "m n"]) -> az.Array[az.f64, "m"]:
+        return az.map(lambda row: az.fori_loop(0, x.shape[1], lambda i, s: 0.5 * s + az.exp(row[i]), 0.0), x)
+
+    @az.program
+    def long(steps: az.i64) -> az.f64:
+        return az.fori_loop(0, steps, lambda i, s: 0.5 * s + az.exp(-i.astype(az.f64)), 0.0)
+
+    for program in (grown, sums, of_each, long):
+        assert "temporary" not in az.compile(program).nests
+
+
+@az.program
+def chains(x: az.Array[az.f64, "m n"], a: az.f64) -> az.f64:
+    """A recurrence along each row; its gradient by the rows is a loop in order that updates, and has a result."""
+
+    def row(r: az.Expr) -> az.Expr:
+        return az.fori_loop(1, x.shape[1], lambda i, s: az.tanh(a * s + r[i]), r[0])
+
+    return az.sum(az.map(row, x))
+
+
+def test_a_loop_in_order_that_updates_runs_once() -> None:
+    x = numbers(7, 20)
+    by_rows, by_a = az.compile(az.grad(chains, argnums=(0, 1)))(x, 0.8)
+    for place in ((0, 0), (3, 7), (6, 19)):
+        moved = x.copy()
+        moved[place] += 1e-6
+        slope = (az.evaluate(chains)(moved, 0.8) - az.evaluate(chains)(x, 0.8)) / 1e-6
+        np.testing.assert_allclose(by_rows[place], slope, rtol=1e-4, atol=1e-7)
+    slope = (az.evaluate(chains)(x, 0.8 + 1e-6) - az.evaluate(chains)(x, 0.8)) / 1e-6
+    np.testing.assert_allclose(by_a, slope, rtol=1e-4)
+    loops = az.compile(az.grad(chains, argnums=(0, 1))).nests
+    assert len(re.findall(r"\bfor \w+ < ", loops)) == 2  # to the end, and back
