@@ -131,6 +131,7 @@ GROUP_TILE_STEPS = (16, 8)  # steps of the inner loop for which a group loads op
 # many parts there are, not how many threads run.
 
 STRIP_REGISTERS = 4  # registers of lanes in a strip, which hold one sum of a nest, at most
+ROW_STRIP_REGISTERS = 2  # the same in a loop inside of others: its rows may be short, and their last strip is not full
 WAITING_STRIP_REGISTERS = 8  # around a loop whose turns wait for the ones before: two operations in each of 4 cycles
 WAITING_HELD = 0.75  # of the registers: what such a loop carries
 

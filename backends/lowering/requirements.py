@@ -21,7 +21,7 @@ from dataclasses import replace
 from ...core.primitive import lookup
 from ...core.types import bool_, i64
 from .. import ir
-from ..target import LANE_CHUNK, LANE_CHUNK_WITH_LOOPS, STRIP_REGISTERS
+from ..target import LANE_CHUNK, LANE_CHUNK_WITH_LOOPS, ROW_STRIP_REGISTERS, STRIP_REGISTERS
 from . import nests
 from .context import Context
 from .lanes import strip_of
@@ -58,7 +58,8 @@ def requirements(context: Context, plan: Plan) -> Built | None:
     failed = context.variable("failed", bool_)
     reduction = ir.Reduction(failed.name, lookup("logical_or"), _FALSE)
     tests = _tested(required, reduction)
-    strip, layouts = STRIP_REGISTERS * context.target.lanes(i64), dict[str, tuple[int, ...]]()
+    registers = STRIP_REGISTERS if plan.parallel else ROW_STRIP_REGISTERS
+    strip, layouts = registers * context.target.lanes(i64), dict[str, tuple[int, ...]]()
     beside = replace(plan, body=(*beside_requirements(required), *work))
     about = survey(beside.body, plan.variables)
     if work:
