@@ -39,6 +39,8 @@ from ..core.types import (
     Type,
     accumulator_of,
     bool_,
+    dims,
+    element,
     holds_floating,
     i64,
     is_data,
@@ -324,19 +326,54 @@ class _Filling:
         def body(value: Value, cotangent: Value) -> list[Value]:
             name_arguments([value, cotangent], ["value", "cotangent"])
 
-            def branch(variant: str, *fields: Value) -> Sequence[Value]:
-                def beside(found: str, *parts: Value) -> Sequence[Value]:
-                    if found != variant:  # it is zero as a whole: no cotangent has another variant
-                        return b.emit("apply", (), [self.zeros[named], value])
-                    rest = iter(parts)
-                    made = [self._filled(walk, x, next(rest)) if holds_floating(x.type) else x for x in fields]
-                    return b.emit("construct", (named, variant), made)
+            def branch(variant: str, *parts: Value) -> Sequence[Value]:
+                if variant == _variants(cotangent)[0]:
+                    return b.emit("apply", (), [self.zeros[named], value])
+                rest = iter(parts)
+                fields = _fields(b, value, variant)
+                made = [self._filled(walk, x, next(rest)) if holds_floating(x.type) else x for x in fields]
+                return b.emit("construct", (named, variant), made)
 
-                return _case(b, cotangent, beside)
-
-            return list(_case(b, value, branch))
+            return list(_case(b, cotangent, branch))
 
         return walk.over("filled", named, [named], [value, cotangent], body)[0]
+
+
+def _fields(b: Builder, value: Value, variant: str) -> Sequence[Value]:
+    """The fields of a value that has this variant, as its cotangent does."""
+    named = value.type
+    assert isinstance(named, Named)
+    if not named.fields(variant):
+        return []
+    types = list(named.fields(variant).values())
+
+    def branch(found: str, *fields: Value) -> Sequence[Value]:
+        return fields if found == variant else [value if type == named else _any(b, type) for type in types]
+
+    return _case(b, value, branch)
+
+
+def _any(b: Builder, type: Type) -> Value:
+    """A value of a type, for where none is looked at: a small one."""
+    if isinstance(type, Named):
+        variant = _least(type, frozenset())
+        assert variant is not None, f"no value of {type} ends"
+        fields = [_any(b, each) for each in type.fields(variant).values()]
+        return b.emit("construct", (type, variant), fields)[0]
+    zero = b.literal(0, element(type))
+    sizes = [size for size in map(b.known, dims(type)) if size is not None]
+    assert len(sizes) == len(dims(type)), f"data holds no {type}, whose size the run decides"
+    return b.array(sizes, lambda *_: zero) if sizes else zero
+
+
+def _least(named: Named, around: frozenset[Declaration]) -> str | None:
+    """A variant of values that hold none of some declarations."""
+    around |= {named.declaration}
+    for variant in named.declaration.variants:
+        inner = [type for type in named.fields(variant).values() if isinstance(type, Named)]
+        if all([each.declaration not in around and _least(each, around) is not None for each in inner]):
+            return variant
+    return None
 
 
 def _declared_in(type: Type) -> list[Named]:

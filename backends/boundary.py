@@ -20,6 +20,7 @@ from ..core.source import at_line
 from ..core.types import Type, is_data
 from ..interpreters.first_order import FirstOrder, first_order
 from ..interpreters.first_order.cells import held, in_cells
+from ..interpreters.first_order.deforestation import deforested
 from ..interpreters.first_order.inlining import inlined
 from ..interpreters.first_order.tasks import with_tasks
 from .marshalling import Cells, Kinds
@@ -38,7 +39,7 @@ class InParts(Instance):
         return Signature(self.program.name, self.names, self.types)
 
     def _build(self) -> None:
-        self._term = with_tasks(in_cells(inlined(self.form.block)), is_long)
+        self._term = with_tasks(deforested(in_cells(inlined(self.form.block))), is_long)
         self._equalities = tuple(self.general.equalities)
         self._outputs = trees.Shape(tuple, (), (trees.LEAF,) * len(self._term.results))
 

@@ -51,6 +51,8 @@ class _Cells(Copy):
                 variants = self.tags.variants(named)
                 opened = tuple([self._opened(named, *each) for each in variants.items()])
                 ordered = [blocks[operation.static.index(name)] for name in variants]
+                if len(opened) == 1 and opened[0][1] is None:  # there is nothing to open
+                    return lambda env: ordered[0](env, [args[0](env)])
                 return self._with_blocks("open", opened, args, ordered)
         return super().operation(operation, args, blocks)
 

@@ -174,11 +174,11 @@ def test_it_is_a_loop(program: az.Program) -> None:
 
 
 def test_a_gradient_by_lists() -> None:
-    """Its return sweep is one loop, which writes two lists of cotangents."""
+    """It is one loop, which writes two lists: cotangents are known beforehand, so there is no log."""
 
     compiled = az.compile(az.grad(dot_of_lists, argnums=(0, 1)))
     calls = re.findall(r"= call (\d+)", compiled.loops.partition("procedure 0")[2])
-    assert calls == ["0"]  # the forward sweep
+    assert calls == []
     dx, dy = compiled(linked(X.tolist()), linked(Y[:5].tolist()))
     assert listed(dx) == [*Y[:5], 0, 0, 0, 0] and listed(dy) == X[:5].tolist()
 
