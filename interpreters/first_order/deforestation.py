@@ -31,6 +31,7 @@ from ...core.terms import Atom, Block, Operation, Variable
 from ...core.types import Accumulator, all_dims
 from .. import embed
 from .inlining import inlined
+from .merging import merged
 
 _ROUNDS = 4  # a reader of a reader of a reader of what a call gives
 
@@ -38,12 +39,13 @@ _ROUNDS = 4  # a reader of a reader of a reader of what a call gives
 def deforested(block: Block) -> Block:
     """A closed term in cells, in which no procedure makes what a reader alone is given."""
     for _ in range(_ROUNDS if procedures_of(block) else 0):
+        block = merged(block)
         program = _Program()
         made = program.whole(block)
         if not program.fused:
             break
         block = inlined(made)
-    return block
+    return merged(block)
 
 
 @dataclass(frozen=True)
@@ -355,7 +357,7 @@ class _Body:
         for k, (start, operation) in enumerate(zip(self.places.starts, self.block.bindings, strict=True)):
             numbers = range(len(operation.types))
             unused = [number for number in numbers if not self.places.uses[start + number]]
-            if operation.op in ("call", "par") or operation.row.chooses:
+            if operation.row.calls or operation.row.splits or operation.row.chooses:
                 self.asked.update({(k, number): NOWHERE for number in unused})
 
     def _operation(self, k: int, operation: Operation) -> Sequence[Any]:

@@ -197,6 +197,31 @@ def test_results_that_go_nowhere_are_not_computed() -> None:
     assert listed(dx) == Y.tolist() and listed(dy) == X.tolist()
 
 
+def test_equal_walks_are_one_procedure() -> None:
+    """Both gradients are filled with zeros by one; what stands at two lines is two, as errors tell them apart."""
+
+    @az.program
+    def sums(xs: Row, ys: Row) -> tuple[az.f64, az.f64]:
+        first = product(xs, xs)
+        return first, product(ys, ys)
+
+    @az.program
+    def apart(xs: Row, ys: Row) -> tuple[az.f64, az.f64]:
+        def squares(xs: Any) -> Any:
+            go = az.fix(
+                lambda self, xs: az.case(xs, Nil=lambda: 0.0, Cons=lambda h, t: h + self(t)), Row, result=az.f64
+            )
+            return go(xs)
+
+        return total(xs), squares(ys)
+
+    assert str(az.compile(both_of_dot).loops).count(": zeros") == 1
+    assert str(az.compile(sums).loops).count("\nprocedure ") == 1
+    assert str(az.compile(apart).loops).count("\nprocedure ") == 2
+    assert az.compile(sums)(XS, YS) == pytest.approx((X @ X, Y @ Y))
+    assert az.compile(apart)(XS, YS) == pytest.approx((X.sum(), Y.sum()))
+
+
 def test_gradients_over_trees_are_filled_by_the_branches_that_make_them() -> None:
     @az.program
     def root(tree: Tree) -> az.f64:
