@@ -74,6 +74,9 @@ EQUIVALENT: dict[object, str] = {
         "ad/cotangents.py", "_Filling._filled.body", "dropped",
         "name_arguments([value, cotangent], ['value', 'cotangent'])",
     ): "names are for people",
+    ("ad/cotangents.py", "_fields.branch", "right only", "value if type == named else _any(b, type)"): (
+        "where no field is looked at, any value of its type will do"
+    ),
     (
         "ad/taken_apart.py", "TakenApart._whole", "right only",
         "parts[0] if declared == named else walk.over('value', declared, [named], parts, body)[0]",
