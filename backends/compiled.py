@@ -96,8 +96,9 @@ class Compiled(Shown, Generic[P, R]):
         """The call with these arguments, to be made again and again by calling what this gives, without any.
 
         Arguments are checked once and stay where they are: each call reads what their memory holds then, so arrays
-        must be in row-major order (ValueError). What the call takes is compiled, and nothing is run yet. Results are
-        new arrays each time, or those of ``out=``. AttributeError for another backend than LLVM.
+        must be in row-major order, and aligned if functions of C are called (ValueError). What the call takes is
+        compiled, and nothing is run yet. Results are new arrays each time, or those of ``out=``. AttributeError for
+        another backend than LLVM.
 
         >>> import adze as az, numpy as np
         >>> @az.program

@@ -153,7 +153,7 @@ class Signature:
     def _converted(self, leaf: Any, position: int, context: Any) -> Any:
         dtype, wanted_rank = self.dtypes[position], self.ranks[position]
         if type(leaf) is np.ndarray and leaf.dtype == dtype and leaf.ndim == wanted_rank and wanted_rank:
-            return leaf if leaf.flags.carray else np.require(leaf, requirements=["C", "A"])
+            return leaf if leaf.flags.c_contiguous else np.ascontiguousarray(leaf)
         if dtype is None:
             return leaf
         if on_device(leaf):
@@ -333,7 +333,7 @@ def array_of_type(leaf: Any, type: Type, what: str) -> Any:
         refuse(_shown(leaf, array) + advice(array.dtype, scalar))
     if array.dtype != scalar.dtype:
         array = _cast(array, leaf, scalar, from_python, refuse)
-    return array[()] if wanted == 0 else np.require(array, requirements=["C", "A"])
+    return array[()] if wanted == 0 else np.require(array, requirements=["C"])
 
 
 def _of_integers(array: np.ndarray[Any, Any], scalar: Scalar, refuse: Callable[[str], NoReturn]) -> Any:

@@ -67,7 +67,7 @@ class CFunction:
 
     def run(self, values: Sequence[Any], given: Sequence[Type], made: Sequence[Type]) -> tuple[list[Any], int]:
         """The results, and the code of an error or 0; types have integers for all sizes."""
-        arrays = [np.ascontiguousarray(value) for value in values]
+        arrays = [np.require(value, requirements=["C", "A"]) for value in values]
         results = [np.zeros([dim.number({}) for dim in dims(type)], element(type).dtype) for type in made]
         words: list[Any] = []
         for array, type in zip((*arrays, *results), (*given, *made), strict=True):

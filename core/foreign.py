@@ -61,6 +61,6 @@ def _described(value: Any) -> str:
 def _read_only(value: Any) -> Any:
     if np.ndim(value) == 0:
         return value
-    view = np.ascontiguousarray(value)[...]
+    view = np.require(value, requirements=["C", "A"])[...]
     view.flags.writeable = False
     return view

@@ -79,16 +79,12 @@ def _cut_off(path: str, needed: int, length: int) -> OSError:
     return OSError(f"{path} is cut off: {needed} bytes are needed, and it has {length}")
 
 
-def read(path: str, at: int, size: int, alignment: int, buffer: Buffer, past: bool) -> Bytes:
-    """A range of a file, at an address that is a multiple of the alignment if its place in the file is one.
-
-    It is read past the cache where that is wanted, the cache does not have it, and the file system can.
-    """
-    aligned = at % alignment == 0
-    before = at % BLOCK if aligned else 0
+def read(path: str, at: int, size: int, buffer: Buffer, past: bool) -> Bytes:
+    """A range of a file; past the cache where that is wanted, the cache does not have it, and the file system can."""
+    before = at % BLOCK
     memory = buffer.blocks(before + size)
     found = memory[before : before + size]
-    past = past and aligned and not _is_cached(path, at, size)
+    past = past and not _is_cached(path, at, size)
     if not (past and _read_past(path, at - before, before + size, memory)):
         _read(path, 0, at, size, found)
     return found

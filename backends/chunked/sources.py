@@ -25,11 +25,11 @@ from .files import Buffer, available, check, read
 
 
 def in_order(array: np.ndarray[Any, Any], buffer: Buffer) -> np.ndarray[Any, Any]:
-    """An array as programs take it: in row-major order and at an aligned address, in a buffer if it has to be copied.
+    """An array as programs take it: in row-major order, in a buffer if it has to be copied.
 
-    What comes over a network is often at an odd address.
+    What comes over a network is often at an odd address, where compiled code reads it as fast.
     """
-    if array.flags.c_contiguous and array.flags.aligned:
+    if array.flags.c_contiguous:
         return array
     found = buffer.array(array.shape, array.dtype)
     np.copyto(found, array)
@@ -107,7 +107,7 @@ class File(Source):
             return found
         row = self.dtype.itemsize * math.prod(self.whole[1:])
         at, past = self.offset + start * row, self.once or length > available()
-        found = read(self.path, at, shape[0] * row, self.dtype.alignment, buffer, past)
+        found = read(self.path, at, shape[0] * row, buffer, past)
         return found.view(self.dtype).reshape(shape)
 
     def for_passes(self, count: int) -> File:

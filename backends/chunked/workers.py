@@ -4,8 +4,7 @@
                 chunks of x                        sent once a call, to one worker
                 a large theta                      sent once a call, to all of them
 
-What Dask has been sent is lost with the worker that has it: whoever uses it sends it again. Blocks that came over a
-network are often at odd addresses, and are copied for each stage, into memory that a thread keeps.
+What Dask has been sent is lost with the worker that has it: whoever uses it sends it again.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ The offset is the sum of index times stride over the dimensions. Inside a ``lane
 base and a spread over the lanes: none (one element for all lanes), a row of consecutive elements, forwards or
 backwards (one vector load or store), any other stride or a vector of offsets (a gather or scatter). Elements a few
 places apart are read as rows, from which lanes pick their own. Lanes that are off, or whose guard does not hold, are
-neither read nor written.
+neither read nor written. Reads ask for no alignment, so arrays of callers may be at any address; processors of today
+read them as fast, but for a cache line more now and then. What is written is ours, or was checked, and is aligned.
 
 Where a loop stands for two, ``x[n // m, n % m]`` with rows of m elements is a row in n.
 
@@ -26,6 +27,8 @@ from .. import ir
 from ..target import NEAR
 from .text import Module, constant, indices, iota, literal, memory_type, register_type, suffix
 from .values import Axis, Value, Widening, join, one, slice_of, transposed
+
+_ANYWHERE = "align 1"  # what is read is so aligned
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,6 @@ class Access:
         where = address.pointers if near else self._where(scalar, address)
         axes = where.axes if guard is None else join((where, guard))
         guards = repeat(None) if guard is None else guard.along(axes)
-        align = f"align {scalar.bytes}"
         parts = []
         for part, inside in zip(where.along(axes), guards):
             if near:
@@ -144,13 +146,13 @@ class Access:
                 parts.append(self._from_memory(scalar, loaded, lanes))
                 continue
             if lanes == 0 or self._plain(address, inside):
-                text = f"load {type}, ptr {part}, {align}{tag}"
+                text = f"load {type}, ptr {part}, {_ANYWHERE}{tag}"
             elif self._apart(address, inside):
-                parts.append(self._from_memory(scalar, self._load_each(scalar, type, part, f"{align}{tag}"), lanes))
+                parts.append(self._from_memory(scalar, self._load_each(scalar, type, part, f"{_ANYWHERE}{tag}"), lanes))
                 continue
             else:
                 name, pointer, mask = self._masked("load" if address.row else "gather", scalar, address, inside)
-                text = f"call {type} {name}({pointer} {align} {part}, {mask}, {type} zeroinitializer){tag}"
+                text = f"call {type} {name}({pointer} {_ANYWHERE} {part}, {mask}, {type} zeroinitializer){tag}"
             loaded = self.body.value(text)
             if address.backwards:
                 loaded = self._reversed(memory_type(scalar), loaded)
@@ -301,18 +303,18 @@ class Access:
         The last row ends with the last element, so none is read that is not between two others.
         """
         body, lanes, type = self.body, self.widening.lanes, memory_type(scalar, self.widening.lanes)
-        align, vector = f"align {scalar.bytes}", ""
+        vector = ""
         for row in range(apart):
             start = min(row * lanes, (lanes - 1) * apart + 1 - lanes)
             place = body.value(f"getelementptr inbounds {memory_type(scalar)}, ptr {first}, i64 {start}")
             if mask is None:
-                part = body.value(f"load {type}, ptr {place}, {align}{tag}")
+                part = body.value(f"load {type}, ptr {place}, {_ANYWHERE}{tag}")
             else:
                 own = [at // apart if at % apart == 0 else lanes for at in range(start, start + lanes)]
                 masks = f"<{lanes} x i1> {mask}, <{lanes} x i1> zeroinitializer"
                 on = f"<{lanes} x i1> " + body.value(f"shufflevector {masks}, {indices(own)}")
                 name = f"@llvm.masked.load.{suffix(scalar, lanes, memory=True)}.p0"
-                part = body.value(f"call {type} {name}(ptr {align} {place}, {on}, {type} zeroinitializer){tag}")
+                part = body.value(f"call {type} {name}(ptr {_ANYWHERE} {place}, {on}, {type} zeroinitializer){tag}")
             if not row:
                 vector, found = part, [lane * apart % lanes for lane in range(lanes)]
                 continue

@@ -38,6 +38,7 @@ from . import bounds
 from .frames import UNSET, Frame, entries
 from .jit import Executable
 from .layout_conversion import row_major
+from .objects import ALIGNED, ROW_MAJOR
 from .results import empty
 
 Array = np.ndarray[Any, Any]
@@ -73,10 +74,11 @@ class Calls:
         self._arrays = [k for k, type in enumerate(types) if rank(type)]
         self._scalars = [(k, _exact(element(type))) for k, type in enumerate(types) if not rank(type)]
         self._slots = _Slots(types, interface.sizes)
-        self._table = np.array(self._slots.table(self._arrays, types), np.int64)
+        self._layout = ROW_MAJOR | ALIGNED * executable.calls_c  # code reads at any address, functions of C do not
+        self._table = np.array(self._slots.table(self._arrays, types, self._layout), np.int64)
         self._table_address = self._table.ctypes.data
         self._bind = entries().bind
-        self._hidden = [_readable(constant.array) for constant in interface.constants]
+        self._hidden = [self._readable(constant.array) for constant in interface.constants]
         self._kinds = [_kind(type, self._slots) for type in interface.results]
         self._results = [kind for kind in self._kinds if kind.array]
         self._only_arrays = len(self._results) == len(self._kinds)
@@ -110,7 +112,8 @@ class Calls:
                 leaf = leaves[position]
                 if isinstance(leaf, np.ndarray) and leaf.size and not np.may_share_memory(leaf, converted[position]):
                     what = f"{self._name}: the bound argument {self._signature.names[position]!r}"
-                    problem = "is read where it is, so it must be in row-major order, aligned and in native byte order"
+                    problem = "is read where it is, so it must be in row-major order and in native byte order"
+                    problem += ", and aligned for functions of C" if self._layout & ALIGNED else ""
                     raise ValueError(at_line(f"{what} {problem}"))
         sizes = frame.sizes()
         self._executable.make_branches(sizes)
@@ -172,7 +175,7 @@ class Calls:
         """Check arguments and write what they are converted to into the frame; that is to be kept for the run."""
         leaves = [row_major(leaf, threads) if type(leaf) is np.ndarray else leaf for leaf in leaves]
         values, sizes = self._signature.convert(leaves)
-        buffers = [_readable(value) for value in values]
+        buffers = [self._readable(value) for value in values]
         for position in self._arrays:
             frame.words[frame.addresses + position] = buffers[position].ctypes.data
         for (position, _), place in zip(self._scalars, frame.inputs, strict=True):
@@ -180,6 +183,16 @@ class Calls:
         for word, name in enumerate(self._interface.sizes, frame.slots):
             frame.words[word] = sizes[name]
         return buffers
+
+    def _readable(self, value: Any) -> Array:
+        """An argument as code takes it; an empty one with room for what is read where an index is clamped."""
+        array: Array = np.asarray(value)
+        if array.size == 0:
+            try:
+                return np.zeros(room(array.shape), array.dtype)
+            except (MemoryError, ValueError):
+                raise no_memory(array.shape) from None
+        return np.require(array, requirements=["C", "A"] if self._layout & ALIGNED else ["C"])
 
     # Results
 
@@ -353,9 +366,9 @@ class _Slots:
                         self._expressions.append((len(self.initial), dim))
                     self.initial.append(UNSET if dim.names() else dim.evaluate({}))
 
-    def table(self, positions: Sequence[int], types: Sequence[Type]) -> list[int]:
-        """What ``bind`` shall find, for the arguments at these positions."""
-        table = [len(positions), len(self.initial), id(np.ndarray), *self.initial]
+    def table(self, positions: Sequence[int], types: Sequence[Type], layout: int) -> list[int]:
+        """What ``bind`` shall find, for the arguments at these positions: arrays with all flags of a layout."""
+        table = [len(positions), len(self.initial), id(np.ndarray), layout, *self.initial]
         for position in positions:
             type = types[position]
             table += [position, id(element(type).dtype), rank(type), *[self._numbers[dim] for dim in dims(type)]]
@@ -520,14 +533,3 @@ def _refused(place: Any, kind: _Kind, sizes: Sequence[int]) -> tuple[type[Except
     if not place.flags.carray:
         return ValueError, "is a writable and aligned array in row-major order"
     return None
-
-
-def _readable(value: Any) -> Array:
-    """An argument in row-major order; an empty one with room for what is read where an index is clamped."""
-    array: Array = np.asarray(value)
-    if array.size == 0:
-        try:
-            return np.zeros(room(array.shape), array.dtype)
-        except (MemoryError, ValueError):
-            raise no_memory(array.shape) from None
-    return np.ascontiguousarray(array)

@@ -46,7 +46,6 @@ UNSET = -1  # in a slot
 
 _free = ctypes.CDLL(None).free  # of the C library
 _HEADER = object.__basicsize__  # of every Python object; the fields of an array follow
-_CONTIGUOUS = 0x0101  # flags of an array: row-major and aligned
 _WORDS = 8  # of a frame, before what it points to
 
 _EXPORTS = ("bind", "launch", "quiet", "look", "begin")
@@ -67,7 +66,10 @@ entry:
   %slot.count = load i64, ptr %slot.count.place
   %class.place = getelementptr i64, ptr %table, i64 2
   %class = load ptr, ptr %class.place
-  %initial = getelementptr i64, ptr %table, i64 3
+  %layout.place = getelementptr i64, ptr %table, i64 3
+  %layout = load i64, ptr %layout.place
+  %wanted.flags = trunc i64 %layout to i32
+  %initial = getelementptr i64, ptr %table, i64 4
   %bytes = mul i64 %slot.count, 8
   call void @llvm.memcpy.p0.p0.i64(ptr %slots, ptr %initial, i64 %bytes, i1 false)
   %records = getelementptr i64, ptr %initial, i64 %slot.count
@@ -98,8 +100,8 @@ fields:
   %same.rank = icmp eq i64 %rank, %wanted.rank
   %flags.place = getelementptr i8, ptr %object, i64 {_HEADER + 48}
   %flags = load i32, ptr %flags.place
-  %lies = and i32 %flags, {_CONTIGUOUS}
-  %contiguous = icmp eq i32 %lies, {_CONTIGUOUS}
+  %lies = and i32 %flags, %wanted.flags
+  %contiguous = icmp eq i32 %lies, %wanted.flags
   %fits = and i1 %same.scalar, %same.rank
   %taken = and i1 %fits, %contiguous
   br i1 %taken, label %take, label %bad

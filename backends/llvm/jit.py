@@ -198,6 +198,11 @@ class Executable:
         return self._callbacks is not None
 
     @property
+    def calls_c(self) -> bool:
+        """Whether it calls functions of C."""
+        return bool(self._functions)
+
+    @property
     def views(self) -> bool:
         """Whether what it calls looks at the memory of a call."""
         return self._callbacks is not None and self._callbacks.views

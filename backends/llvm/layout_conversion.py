@@ -37,7 +37,7 @@ def row_major(array: Array, threads: int) -> Array:
         return array
     order = tuple(sorted(range(array.ndim), key=lambda axis: -array.strides[axis]))
     lying = array.transpose(order)
-    if order[-1] == array.ndim - 1 or not (lying.flags.c_contiguous and lying.flags.aligned):
+    if order[-1] == array.ndim - 1 or not lying.flags.c_contiguous:
         return array
     made = np.empty(array.shape, array.dtype)
     _mover(_SCALARS[array.dtype], order).run([lying.ctypes.data, made.ctypes.data], array.shape, threads)

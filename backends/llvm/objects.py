@@ -18,7 +18,8 @@ HEADER = object.__basicsize__  # of every Python object
 CLASS = HEADER - 8
 ITEMS = tuple.__basicsize__
 CELL, VALUES = (HEADER + 8 * sorted(Record.__slots__).index(name) for name in ("_cell", "_values"))
-CONTIGUOUS = 0x0101  # flags of an array: row-major and aligned
+ROW_MAJOR, ALIGNED = 0x0001, 0x0100  # flags of an array
+CONTIGUOUS = ROW_MAJOR | ALIGNED
 
 
 def word(name: str, type: str, base: str, number: int | str) -> str:

@@ -115,6 +115,16 @@ failed:
 }
 """
 
+# How far an array is behind a multiple of 8
+BEHIND = """
+define i32 @behind(ptr %x, i64 %n, ptr %made) {
+  %address = ptrtoint ptr %x to i64
+  %rest = and i64 %address, 7
+  store i64 %rest, ptr %made
+  ret i32 0
+}
+"""
+
 _linked: list[Any] = []
 
 
@@ -141,6 +151,7 @@ scaled = az.operation(
     derivative={"vjp": scaled_vjp},
 )
 counted = az.operation("counted", c=az.c_function(capsule(COUNTED)), result=(az.i64, az.i32))
+behind = az.operation("behind", c=az.c_function(capsule(BEHIND)), result=az.i64)
 waiting = az.operation("waiting", c=az.c_function(capsule(WAITING)), result=az.i64)
 
 ROWS = np.random.default_rng(3).standard_normal((300, 7))
@@ -173,6 +184,17 @@ def test_several_results_and_types() -> None:
         count, last = run(b, k)
         assert (count, last) == (2, 4) and last.dtype == np.int32
         assert run(b.T, k) == (1, 4)
+
+
+def test_arrays_are_aligned_for_functions_of_c() -> None:
+    program = az.program(lambda x: (behind(x), behind(x[1:]), az.sum(x))).at(az.Array[az.f64, "n"])
+    odd = np.zeros(8 * 5 + 3, np.uint8)[3:].view(np.float64)
+    odd[:] = 1.5
+    assert not odd.flags.aligned
+    for run in (az.evaluate(program), az.compile(program)):
+        assert run(odd) == (0, 0, 7.5)
+    with pytest.raises(ValueError, match=r"'x' is read where it is, .* and aligned for functions of C"):
+        az.compile(program).bind(odd)
 
 
 @pytest.mark.rest

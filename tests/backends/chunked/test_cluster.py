@@ -196,17 +196,14 @@ def test_runs_of_chunks_that_are_no_neighbours_have_what_they_need() -> None:
         assert np.array_equal(found.read(start, stop), X[start:stop])
 
 
-def test_chunks_at_odd_addresses_are_copied_to_memory_that_is_kept() -> None:
-    """As they come over a network."""
-    odd = np.zeros(X.nbytes + 5, np.uint8)[5:].view(X.dtype).reshape(X.shape)
-    odd[:] = X
-    assert not odd.flags.aligned
+def test_chunks_are_read_where_they_are_or_copied_to_memory_that_is_kept() -> None:
+    odd = np.zeros(X.nbytes + 5, np.uint8)[5:].view(X.dtype).reshape(X.shape)  # as they come over a network
     with workers.recycled(2) as first:
-        found = lazy.read(odd, (0, len(X)), first[0])
-        assert found.flags.aligned and np.array_equal(found, X)
-        assert lazy.read(X, (0, len(X)), first[1]) is X
-    with workers.recycled(1) as second:
-        assert np.shares_memory(lazy.read(odd[:7], (0, 7), second[0]), found)
+        assert not odd.flags.aligned and lazy.read(odd, (0, len(X)), first[0]) is odd
+        found = lazy.read(X.T, (0, len(X)), first[1])
+        assert found.flags.c_contiguous and np.array_equal(found, X.T)
+    with workers.recycled(2) as second:
+        assert np.shares_memory(lazy.read(X[:7].T, (0, 7), second[1]), found)
 
 
 def test_results_are_not_in_memory_that_is_kept(tmp_path: Path) -> None:

@@ -125,11 +125,11 @@ def test_ranges_of_files_at_any_place(reading: str, offset: int, tmp_path: Path)
     path, buffer = tmp_path / "x.bin", files.Buffer()
     path.write_bytes(content.tobytes())
     for start, size in ((offset, 8 * 1000), (offset, 0), (offset, 3), (offset, len(content) - offset), (offset + 8, 8)):
-        found = files.read(str(path), start, size, 8, buffer, True)
+        found = files.read(str(path), start, size, buffer, True)
         assert np.array_equal(found, content[start : start + size])
         assert start % 8 or size == 0 or found.ctypes.data % 8 == 0
     with pytest.raises(OSError, match=r"x.bin is cut off: 50004 bytes are needed, and it has 50003"):
-        files.read(str(path), offset, len(content) - offset + 1, 8, buffer, True)
+        files.read(str(path), offset, len(content) - offset + 1, buffer, True)
 
 
 def test_what_is_read_once_is_read_past_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

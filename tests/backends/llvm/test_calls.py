@@ -381,6 +381,44 @@ def test_arguments_that_would_be_copied_are_not_bound() -> None:
     assert az.compile(total).bind(np.zeros(0))() == 0.0
 
 
+def at_odd_address(x: np.ndarray) -> np.ndarray:
+    found = np.empty(x.nbytes + 64, np.uint8)
+    found = found[-found.ctypes.data % 64 + 3 :][: x.nbytes].view(x.dtype).reshape(x.shape)
+    found[...] = x
+    return found
+
+
+def rows_and_columns(x: az.Array[az.f64, "n d"], k: az.Array[az.i64, "n"]) -> Any:
+    """What is read as one element, as vectors forwards, backwards and near each other, in squares, and gathered."""
+    n, d = az.size(x, 0), az.size(x, 1)
+    mirrored = az.generate(n, lambda i: az.sum(x[n - 1 - i]) + az.sum(x[i, ::3]))
+    return x[0, d - 1], x.T @ x, mirrored, az.map(lambda at: x[at, 1], k), az.cumsum(x.T, axis=1)
+
+
+def test_arguments_at_odd_addresses_are_read_where_they_are() -> None:
+    x, k = numbers(67, 13), np.random.default_rng(1).integers(0, 67, 67)
+    odd, places = at_odd_address(x), at_odd_address(k)
+    assert not odd.flags.aligned and not places.flags.aligned
+    call = az.compile(rows_and_columns)
+    bound = call.bind(odd, places)
+    for factor in (1.0, 3.0):  # the same bits, of what is there in each call
+        x *= factor
+        odd[...] = x
+        for found, again, wanted in zip(call(odd, places), bound(), call(x, k), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+            np.testing.assert_array_equal(again, wanted)
+    np.testing.assert_array_equal(call(odd, places)[3], x[k, 1])
+    np.testing.assert_allclose(call(odd, places)[1], x.T @ x, rtol=1e-13)
+
+
+@pytest.mark.parametrize("scalar", SCALARS.values(), ids=str)
+def test_any_type_is_read_at_odd_addresses(scalar: Scalar) -> None:
+    x = np.random.default_rng(1).integers(0, 2, 101).astype(scalar.dtype)
+    mirrored = az.program(lambda x: az.generate(az.size(x, 0), lambda i: x[az.size(x, 0) - 1 - i]))
+    bound = az.compile(mirrored.at(az.Array[scalar, "n"])).bind(at_odd_address(x))
+    np.testing.assert_array_equal(bound(), x[::-1])
+
+
 def test_a_bound_call_from_several_threads() -> None:
     bound, found = az.compile(total, threads=2).bind(numbers(50_000)), []
     threads = [threading.Thread(target=lambda: found.extend(bound() for _ in range(50))) for _ in range(4)]
