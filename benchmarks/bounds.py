@@ -418,13 +418,14 @@ def convolutions(results: dict[str, Any]) -> Iterator[Row]:
 
 def over_chunks(parts: dict[str, Any]) -> Iterator[Row]:
     """Programs over chunks, as far as they were measured."""
-    memory, file = (parts.get(name, {}) for name in ("memory", "file"))
+    memory, peers, file = (parts.get(name, {}) for name in ("memory", "peers", "file"))
     for name, row in memory.get("programs", {}).items():
-        plain, one, two = (row[key]["median"] for key in ("plain", "1", "2"))
+        plain, halves, one, two = (row[key]["median"] for key in ("plain", "halves", "1", "2"))
         work = f"{name}, in memory"
         yield Row(work, f"1 worker: at most {ONE_WORKER} of plain", f"{one / plain:.2f}", one <= ONE_WORKER * plain)
-        yield Row(work, f"2 workers over 1: at least {TWO_WORKERS}", f"{one / two:.2f}", one >= TWO_WORKERS * two)
-    for name, row in memory.get("peers", {}).items():
+        found = f"{one / two:.2f}; two plain processes, half each: {plain / halves:.2f}"
+        yield Row(work, f"2 workers over 1: at least {TWO_WORKERS}", found, one >= TWO_WORKERS * two)
+    for name, row in peers.get("programs", {}).items():
         share = row["ours"]["median"] / row["theirs"]["median"]
         yield Row(f"{name}, 2 workers", f"at most {OF_DASK} of dask.array", f"{share:.2f}", share <= OF_DASK)
     for name, row in file.get("programs", {}).items():

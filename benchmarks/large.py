@@ -3,10 +3,11 @@
     python benchmarks/large.py [--points 10000000] [--dimensions 16] [--gigabytes 8] [--quick] [--output FILE]
 
 * *in memory*: plain compiled code, chunks on one machine, one worker process and two (a thread each, the points kept by
-  the workers), all on one thread a process;
+  the workers), all on one thread a process; and plain code in two processes at once with half of the points each, which
+  is what two cores of the machine gain for programs that share nothing;
+* *peers*: the same as one writes them with ``dask.array``, on two workers, from the same kept chunks;
 * *out of core*: a file that is read cold (its pages are dropped before each run), with ``memory="1GB"``, beside a plain
   read of it, and the same chunks computed from memory; the memory of the process is measured from outside;
-* *as written with dask.array*: on the same two workers, from the same kept chunks;
 * *fits*: ten steps of k-means, a logistic regression by L-BFGS and the first principal component, in chunks on all
   threads of this machine, beside scikit-learn (of the ``peers``);
 * *rounds*: a step over 64 chunks of little work, beside an empty task for each worker;
@@ -19,6 +20,7 @@ measured is kept in benchmarks/results/large/large.json, part by part, and its t
 
 import argparse
 import json
+import multiprocessing
 import os
 import shlex
 import statistics
@@ -125,36 +127,77 @@ def check() -> None:
     print("all agree at a small size")
 
 
-def in_memory(n: int, d: int) -> Record:
-    """Plain code, chunks, one worker and two; and what a user of dask.array has on the two."""
+PROGRAMS: dict[str, Any] = {"step of k-means": large.step, "gradient of a mixture": GRADIENT}
+
+
+def of_half(half: int, n: int, d: int, asked: Any) -> None:
+    """A process that runs plain programs on half of the points, as often as it is asked to."""
+    x, c, weights, _ = problem(n, d)
+    x = x[half * n // 2 : (half + 1) * n // 2].copy()
+    others = {"step of k-means": (c,), "gradient of a mixture": (c, weights)}
+    compiled = {name: az.compile(f, threads=1) for name, f in PROGRAMS.items()}
+    while (name := asked.recv()) is not None:
+        compiled[name](x, *others[name])
+        asked.send(name)
+
+
+def in_memory(n: int, d: int, rounds: int) -> Record:
+    """Plain code, plain code in two processes at once, chunks, one worker and two, in turns."""
     import dask.array as da
 
-    x, c, weights, y = problem(n, d)
-    calls = {
-        "step of k-means": (large.step, (c,)),
-        "gradient of a mixture": (GRADIENT, (c, weights)),
+    x, c, weights, _ = problem(n, d)
+    others = {"step of k-means": (c,), "gradient of a mixture": (c, weights)}
+    clients = {workers: client_of(workers) for workers in (1, 2)}
+    kept = {k: client.persist(da.from_array(x, chunks=(n // 20, d))) for k, client in clients.items()}
+    pipes, processes = list[Any](), list[Any]()
+    for half in (0, 1):
+        here, there = multiprocessing.Pipe()
+        pipes.append(here)
+        processes.append(multiprocessing.get_context("spawn").Process(target=of_half, args=(half, n, d, there)))
+        processes[-1].start()
+
+    def halves(name: str | None) -> None:
+        for pipe in pipes:
+            pipe.send(name)
+        for pipe in pipes if name else ():
+            pipe.recv()
+
+    rows = Record()
+    for name, f in PROGRAMS.items():
+        plain, local, one, two = (
+            az.compile(f, threads=1), chunked(f), chunked(f, client=clients[1]), chunked(f, client=clients[2])
+        )  # fmt: skip
+        calls = {
+            "plain": lambda plain=plain, o=others[name]: plain(x, *o),
+            "halves": lambda name=name: halves(name),
+            "chunks": lambda local=local, o=others[name]: local(x, *o),
+            "1": lambda one=one, o=others[name]: one(kept[1], *o),
+            "2": lambda two=two, o=others[name]: two(kept[2], *o),
+        }
+        rows[name] = summary(timed(calls, rounds))
+    halves(None)
+    for process in processes:
+        process.join()
+    for client in clients.values():
+        closed(client)
+    return {"size": f"{n} points of {d}, in memory", "programs": rows}
+
+
+def beside_peers(n: int, d: int) -> Record:
+    """What a user of dask.array has on two workers."""
+    import dask.array as da
+
+    x, c, _, y = problem(n, d)
+    client = client_of(2)
+    kept, labels, column = client.persist([da.from_array(a, n // 20) for a in (x, y, x[:, 0].copy())])
+    step, both, bins = (chunked(f, client=client) for f in (large.step, LOSS, large.normalised))
+    peers = {
+        "step of k-means": compared(step, large.step_in_dask, (kept, c)),
+        "logistic regression": compared(both, large.logistic_in_dask, (kept, labels, c[0])),
+        "histogram": compared(bins, large.normalised_in_dask, (column, np.empty(64))),
     }
-    rows, peers = Record(), Record()
-    for name, (f, others) in calls.items():
-        plain = az.compile(f, threads=1)
-        local = chunked(f)
-        found = timed({"plain": lambda f=plain, o=others: f(x, *o), "chunks": lambda f=local, o=others: f(x, *o)})
-        for workers in (1, 2):
-            client = client_of(workers)
-            kept = client.persist(da.from_array(x, chunks=(len(x) // 20, d)))
-            on_workers = chunked(f, client=client)
-            found |= timed({f"{workers}": lambda f=on_workers, o=others, kept=kept: f(kept, *o)})
-            if workers == 2 and name.startswith("step"):
-                peers["step of k-means"] = compared(on_workers, large.step_in_dask, (kept, c))
-                labels = client.persist(da.from_array(y, chunks=len(x) // 20))
-                both = chunked(LOSS, client=client)
-                peers["logistic regression"] = compared(both, large.logistic_in_dask, (kept, labels, c[0]))
-                column = client.persist(da.from_array(x[:, 0].copy(), chunks=len(x) // 20))
-                bins = chunked(large.normalised, client=client)
-                peers["histogram"] = compared(bins, large.normalised_in_dask, (column, np.empty(64)))
-            closed(client)
-        rows[name] = summary(found)
-    return {"size": f"{n} points of {d}, in memory", "programs": rows, "peers": peers}
+    closed(client)
+    return {"size": f"{n} points of {d}, in memory", "programs": peers}
 
 
 def fits(n: int, d: int) -> Record:
@@ -209,22 +252,26 @@ def memory_text(found: Record) -> list[str]:
     rows = [
         [
             name,
-            *[shown(row[key]) for key in ("plain", "chunks", "1", "2")],
+            *[shown(row[key]) for key in ("plain", "halves", "chunks", "1", "2")],
             f"{ratio(row, '1', 'plain'):.2f}",
             f"{ratio(row, '1', '2'):.2f}",
+            f"{ratio(row, 'plain', 'halves'):.2f}",
         ]
         for name, row in found["programs"].items()
     ]
-    peers = [
+    columns = ["plain", "2 plain, half each", "chunks here", "1 worker", "2 workers"]
+    head = ["ms", *columns, "1 worker over plain", "gain of 2 workers", "gain of 2 plain"]
+    return [f"## In memory: {found['size']}", table(head, rows)]
+
+
+def peers_text(found: Record) -> list[str]:
+    rows = [
         [name, shown(row["ours"]), shown(row["theirs"]), f"{ratio(row, 'ours', 'theirs'):.2f}"]
-        for name, row in found["peers"].items()
+        for name, row in found["programs"].items()
     ]
-    head = ["ms", "plain", "chunks here", "1 worker", "2 workers", "1 worker over plain", "gain of 2"]
     return [
-        f"## In memory: {found['size']}",
-        table(head, rows),
         f"## As written with dask.array: {found['size']} on 2 workers",
-        table(["ms", "Adze", "dask.array", "share"], peers),
+        table(["ms", "Adze", "dask.array", "share"], rows),
     ]
 
 
@@ -374,7 +421,14 @@ def graphs_text(found: Record) -> list[str]:
     return ["## Graphs, simulated", table(["chunks", "graph, s", "tasks", "tree, s", "its depth"], [row])]
 
 
-TEXTS = {"memory": memory_text, "fits": fits_text, "file": file_text, "rounds": rounds_text, "graphs": graphs_text}
+TEXTS = {
+    "memory": memory_text,
+    "peers": peers_text,
+    "fits": fits_text,
+    "file": file_text,
+    "rounds": rounds_text,
+    "graphs": graphs_text,
+}
 
 
 def tables(parts: Record) -> str:
@@ -393,6 +447,7 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=10**7)
     parser.add_argument("--dimensions", type=int, default=16)
     parser.add_argument("--gigabytes", type=float, default=8.0)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of the part memory")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--output", type=Path)
     parser.add_argument(
@@ -406,7 +461,8 @@ def main() -> None:
     found = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() and not given.quick else {}
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as folder:
         parts: dict[str, Callable[[], Record]] = {
-            "memory": lambda: in_memory(n, given.dimensions),
+            "memory": lambda: in_memory(n, given.dimensions, given.rounds),
+            "peers": lambda: beside_peers(n, given.dimensions),
             "fits": lambda: fits(n // 10, given.dimensions),
             "file": lambda: out_of_core(size, given.dimensions, Path(folder)),
             "rounds": rounds,

@@ -1,7 +1,9 @@
 """The engine of Dask's workers: a task has several chunks, and gives back subtrees of them that are combined.
 
 There are two tasks for each thread of the workers, fewer where there are fewer chunks; each has neighbours, or what one
-worker holds already. What a stage is travels as bytes that a worker unpacks once; its code is compiled once a process,
+worker holds already. Where a worker holds more than its share, as Dask often leaves it behind a ``persist``, the rest
+goes to the others, and moves there in the first stage: of two replicas Dask then drops that where less room is left.
+What a stage is travels as bytes that a worker unpacks once; its code is compiled once a process,
 and comes from the cache on disk afterwards. Arrays of Dask's go to the tasks as their blocks, files as where they are.
 Arrays in the caller's memory are sent once a call, a run of chunks to one worker; what is given beside chunks is part
 of the tasks, or sent once, if it is large. Dask starts tasks of a lost worker again; what was sent to it is sent again
@@ -13,7 +15,7 @@ from __future__ import annotations
 import itertools
 import uuid
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +63,7 @@ class Cluster(OfCall):
     def __init__(self, call: Call, client: Any, threads: int | None, sent: Sent) -> None:
         super().__init__(call, threads)
         self._client, self._sent = client, sent
-        self._runs = self._divided()
+        self._runs, self._places = self._divided()
         self._alone = Once(call.alone)
         self._stages: dict[Stage, Once[Stage]] = {}
         self._maker = Maker.here(call.options.cpu)
@@ -89,7 +91,7 @@ class Cluster(OfCall):
     def _once(self, stage: Stage, given: Sequence[Any], merge_given: Sequence[Any]) -> list[list[Node]]:
         """The subtrees of all runs."""
         from dask.delayed import Delayed
-        from dask.highlevelgraph import HighLevelGraph
+        from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
         once = self._stages.setdefault(stage, Once(stage))
         name = f"{self.call.name}-{uuid.uuid4().hex}"
@@ -101,7 +103,8 @@ class Cluster(OfCall):
             layer[f"{name}-{number}"] = (_run, work, values, others, arrays)
         sources = [self.call.sources[key] for key in stage.cut]
         inputs = [source.array for source in sources if isinstance(source, Blocks)]
-        graph = HighLevelGraph.from_collections(name, layer, dependencies=inputs)
+        tasks = MaterializedLayer(layer, self._wishes(name))
+        graph = HighLevelGraph.from_collections(name, tasks, dependencies=inputs)
         futures = self._client.compute([Delayed(key, graph, layer=name) for key in layer], optimize_graph=False)
         try:
             return self._gathered(futures)
@@ -125,22 +128,30 @@ class Cluster(OfCall):
             return self._sent.whole(self._client, value)
         return scattered(self._client, value, broadcast=True)
 
-    def _divided(self) -> list[list[tuple[int, Chunk]]]:
-        """The chunks of each task: those that a worker holds already, or else runs of neighbours."""
+    def _wishes(self, name: str) -> dict[str, Any] | None:
+        """Where tasks are to run, as annotations of Dask's: on another worker, if that one is gone."""
+        if not self._places:
+            return None
+        places = {f"{name}-{number}": [place] for number, place in enumerate(self._places)}
+        return {"workers": places.__getitem__, "allow_other_workers": True}
+
+    def _divided(self) -> tuple[list[list[tuple[int, Chunk]]], list[str]]:
+        """The chunks of each task, runs of neighbours or those of one worker's share, and the workers of these."""
         threads = self._client.nthreads()
         if not threads:
             raise ValueError(at_line(f"{self.call.name}: client= has no workers"))
         numbered = list(enumerate(self.call.chunks))
         holders = self._holders()
         if holders is None:
-            return _cut(numbered, TASKS_A_THREAD * sum(threads.values()))
-        held: dict[str, list[tuple[int, Chunk]]] = {}
-        for each, holder in zip(numbered, holders, strict=True):
-            held.setdefault(holder, []).append(each)
-        return [run for holder, chunks in held.items() for run in _cut(chunks, TASKS_A_THREAD * threads.get(holder, 1))]
+            return _cut(numbered, TASKS_A_THREAD * sum(threads.values())), []
+        shares: dict[str, list[tuple[int, Chunk]]] = {}
+        for each, worker in zip(numbered, shared_out(holders, threads), strict=True):
+            shares.setdefault(worker, []).append(each)
+        runs = [(run, worker) for worker in shares for run in _cut(shares[worker], TASKS_A_THREAD * threads[worker])]
+        return [run for run, _ in runs], [worker for _, worker in runs]
 
-    def _holders(self) -> list[str] | None:
-        """The workers that have the blocks of an argument in memory; None where there is no such argument."""
+    def _holders(self) -> list[Sequence[str]] | None:
+        """The workers that have each block of an argument in memory; None where there is no such argument."""
         from distributed import futures_of
 
         for source in self.call.sources.values():
@@ -148,7 +159,7 @@ class Cluster(OfCall):
             keys = [source.key(number) for number in range(len(self.call.chunks))] if isinstance(source, Blocks) else []
             if keys and all(key in futures for key in keys):
                 known = self._client.who_has(list(futures.values()))
-                holders = [next(iter(known.get(key, ())), "") for key in keys]
+                holders: list[Sequence[str]] = [tuple(known.get(key, ())) for key in keys]
                 return holders if all(holders) else None  # some are not computed yet
         return None
 
@@ -160,6 +171,30 @@ class Cluster(OfCall):
         if not isinstance(source, InMemory):
             return source
         return self._sent.ranges(self._client, source, self._runs)[number]
+
+
+def shared_out(holders: Sequence[Sequence[str]], threads: Mapping[str, int]) -> list[str]:
+    """The worker of each chunk: one that has it, as long as that has no more than its share, which its threads say.
+
+    >>> shared_out([("a",), ("a",), ("a", "b"), ("a",)], {"a": 1, "b": 1})
+    ['a', 'a', 'b', 'b']
+    """
+    total = sum(threads.values())
+    room = {worker: -(-len(holders) * count // total) for worker, count in threads.items()}
+    found = [""] * len(holders)
+
+    def give(number: int, workers: Iterable[str]) -> None:
+        worker = max(workers, key=room.__getitem__, default="")
+        if worker:
+            room[worker] -= 1
+        found[number] = worker
+
+    for number in sorted(range(len(holders)), key=lambda number: len(holders[number])):
+        give(number, [worker for worker in holders[number] if room.get(worker, 0) > 0])
+    for number, worker in enumerate(found):
+        if not worker:
+            give(number, room)
+    return found
 
 
 def _cut(chunks: Sequence[tuple[int, Chunk]], count: int) -> list[list[tuple[int, Chunk]]]:

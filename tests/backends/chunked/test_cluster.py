@@ -189,6 +189,33 @@ def test_a_worker_that_is_lost_while_it_is_sent_something(monkeypatch: pytest.Mo
         workers.scattered(Losing(workers.SENDINGS), [1])
 
 
+@pytest.mark.parametrize(
+    ("holders", "threads", "wanted"),
+    [
+        ("aaaa", {"a": 1, "b": 1}, "aabb"),
+        ("aabbaa", {"a": 1, "b": 1}, "aabbab"),
+        ("aaaaaa", {"a": 1, "b": 2}, "aabbbb"),
+        ("bbb", {"a": 1, "b": 1}, "bba"),
+        (["ab", "ab", "ab", "a"], {"a": 1, "b": 1}, "baba"),  # as it is behind a call that has moved some
+        ("xa", {"a": 1, "b": 1}, "ba"),  # x is gone
+        ("", {"a": 1}, ""),
+    ],
+)
+def test_each_worker_has_its_share(holders: Sequence[str], threads: dict[str, int], wanted: str) -> None:
+    assert "".join(cluster.shared_out(holders, threads)) == wanted
+
+
+def test_what_one_worker_holds_moves_to_others_for_all_calls(client: Any) -> None:
+    x = da.from_array(X, chunks=(100, 4))
+    one, other = client.nthreads()
+    kept = client.persist(x, workers=[one])
+    distributed.wait(kept)
+    f = chunked(centroids, client, None)
+    assert bits(f(kept, X[:5], 2)) == bits(chunked(centroids, None)(X, X[:5], 2))
+    held = client.has_what()
+    assert sum(key in held[other] for key in dask.core.flatten(kept.__dask_keys__())) == 5
+
+
 def test_runs_of_chunks_that_are_no_neighbours_have_what_they_need() -> None:
     found = workers.Ranges.of(cluster.InMemory(X, 0), [(0, 3), (3, 7), (20, 25), (40, 41)])
     assert found.firsts == (0, 20, 40) and sum(map(len, found.arrays)) == 13
