@@ -120,11 +120,11 @@ class Access:
     def load(self, buffer: ir.Buffer, place: Place, indices: Sequence[Value], guard: Value | None = None) -> Value:
         """What is at some indices; 0 where a guard does not hold."""
         scalar, indices = buffer.scalar, self._joined(buffer, indices)
-        first = one(i64, "0")
+        first, may_be_off = one(i64, "0"), guard is not None
         if guard is not None and not guard.lanes and self._address(scalar, place, indices).row:
             # A row elsewhere, since what is masked off is slow to read where there is no memory.
             indices = [self._select(guard, index, first) if index.uniform else index for index in indices]
-            guard = self.widening.vector(guard)
+            guard, may_be_off = self.widening.vector(guard), False
         if guard is not None and not guard.lanes:
             # The first element is there even where the guard does not hold: an empty buffer has room for one.
             there = self.load(buffer, place, [self._select(guard, index, first) for index in indices])
@@ -141,6 +141,8 @@ class Access:
         guards = repeat(None) if guard is None else guard.along(axes)
         parts = []
         for part, inside in zip(where.along(axes), guards):
+            if may_be_off and (near or address.row):
+                part = self._where_memory_is(place, part, inside)
             if near:
                 loaded = self._near(scalar, part, address.stride, tag, self._mask(inside))
                 parts.append(self._from_memory(scalar, loaded, lanes))
@@ -245,6 +247,17 @@ class Access:
             place = self.body.value(f"extractelement <{lanes} x ptr> {places}, i64 {lane}")
             part = self.body.value(f"extractelement {type} {vector}, i64 {lane}")
             self.body.line(f"store {memory_type(scalar)} {part}, ptr {place}, {how}")
+
+    def _where_memory_is(self, place: Place, row: str, inside: str | None) -> str:
+        """The address of a row, or where no lane is inside that of the buffer.
+
+        Processors take a hundred cycles and more for what is masked off, where there is no memory.
+        """
+        if inside is None:
+            return row
+        lanes = self.widening.lanes
+        some = self.body.value(f"call i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1> {inside})")
+        return self.body.value(f"select i1 {some}, ptr {row}, ptr {place.pointer}")
 
     def _masked(self, operation: str, scalar: Scalar, address: _Address, inside: str | None) -> tuple[str, str, str]:
         """The intrinsic that skips lanes that are off or outside, the type of its address, and its mask."""

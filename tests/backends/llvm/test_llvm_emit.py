@@ -6,6 +6,7 @@ import ctypes
 import math
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -220,6 +221,20 @@ def test_lanes_that_are_off_read_nothing() -> None:
         "f", ("n",), (a, where), (b,), (loop("i", "n", put(b, "i", at(a, index)), kind="lanes", factor=32),)
     )
     compare(function, [values(f64, 3), np.array([2, 0, 1])], [3], compiled(function))
+
+
+@pytest.mark.unguarded
+def test_rows_that_no_lane_is_to_read_are_read_where_memory_is() -> None:
+    """What is masked off takes long where nothing is mapped, as far before an array that is joined to a large one."""
+    n, m = var("n"), var("m")
+    a, b = ir.Buffer("a", f64, (n,)), ir.Buffer("b", f64, (m,))
+    behind = ir.Load(a, (apply("subtract", var("i"), apply("subtract", m, n)),), guarded=(0,))
+    function = ir.Function("f", ("n", "m"), (a,), (b,), (loop("i", "m", put(b, "i", behind), kind="lanes", factor=8),))
+    for sizes in ((3, 100), (20, 21), (0, 9)):
+        compare(function, [values(f64, sizes[0])], list(sizes), compiled(function))
+    text = emitted(function)
+    rows = re.findall(r"masked\.load\.\S+\(ptr align 1 (%\S+),", text)
+    assert rows and all(re.search(rf"{row} = select i1 %\S+, ptr", text) for row in rows)
 
 
 # Mutable variables, branches, temporaries
