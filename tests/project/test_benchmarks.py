@@ -144,15 +144,18 @@ def test_bounds_of_programs_over_chunks(module: Callable[[str], ModuleType]) -> 
         return {name: {"median": t, "low": t, "high": t} for name, t in medians.items()}
 
     parts = {
-        "memory": {"programs": {"step": {**times(plain=1.0), "1": times(x=1.2)["x"], "2": times(x=0.6)["x"]}}},
+        "memory": {
+            "programs": {"step": {**times(plain=1.0, halves=0.8), "1": times(x=1.2)["x"], "2": times(x=0.6)["x"]}}
+        },
+        "peers": {"programs": {"step": times(ours=1.0, theirs=4.0)}},
         "file": {"gigabytes": 8, "programs": {"sum": {"cold": 3.0, "read": 2.5, "computed": 1.0, "megabytes": 1400}}},
         "rounds": times(step=0.2, bare=0.1),
         "graphs": {"chunks": 1000, "graph": 6.0, "depth": 10},
     }
     rows = list(module("bounds").over_chunks(parts))
     assert [(row.found, row.met) for row in rows] == [
-        ("1.20", False), ("2.00", True), ("1.20", True), ("1400 MB", False),
-        ("2.00", True), ("6.00 s", False), ("10", True),
+        ("1.20", False), ("2.00; two plain processes, half each: 1.25", True), ("0.25", True), ("1.20", True),
+        ("1400 MB", False), ("2.00", True), ("6.00 s", False), ("10", True),
     ]  # fmt: skip
     assert list(module("bounds").over_chunks({})) == []
 
