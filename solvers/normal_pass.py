@@ -1,15 +1,17 @@
 """The normal equations of few unknowns in one pass over the residuals: ``J^T J``, ``J^T r`` and the cost.
 
 The Jacobian of a million residuals by five unknowns is 40 megabytes, and all that a step asks of it is fifteen sums.
-So the program derives the residuals along each unknown, as a number of its own (what does not depend on it folds away),
-and adds up products in blocks of rows. A block is a checkpoint: it holds its rows alone, and computes what they need::
+So the program makes rows of J and their residuals in blocks, and adds up their products. A block is a checkpoint: it
+holds its rows alone, and computes what they need. One residual is derived at a time, by all unknowns side by side,
+which computes once what its derivatives share::
 
-    for each block of 1024 residuals:       rows = [dr/dx1, ..., dr/dxn, r], each of 1024 numbers
-        sums += rows @ rows.T               of size n + 1: J^T J, J^T r, r^T r
+    for each block of 256 residuals:        rows, r = [[dr/dx1, ..., dr/dxn], ...], [r, ...]
+        sums += rows.T @ rows, rows.T @ r, r @ r / 2
 
-That is right where a block of residuals needs little besides itself. Where it needs what all others do (the solution
-of a differential equation that is read at many times), a program without blocks costs less, and that one is taken:
-``az.cost`` compares them for the sizes of a call. It stores columns of J as temporaries.
+That is right where a residual needs little besides itself. Where it needs what others do, the residuals of a block are
+derived together; and where that is the most of it (the solution of a differential equation that is read at many
+times), all of them, and J is stored as a temporary: the first of these ways that costs at most twice as much as the
+cheapest, as ``az.cost`` counts for the sizes of a call.
 
 Robust losses weigh the rows before they are multiplied (``losses.py``).
 """
@@ -17,14 +19,14 @@ Robust losses weigh the rows before they are multiplied (``losses.py``).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from ..ad.verbs import jvp
+from ..ad.jacobians import jacobian
 from ..backends.program_cost import cost
 from ..core import trees
 from ..core.annotations import Declared, Parameter
@@ -39,14 +41,17 @@ from ..interpreters.cost import ProgramCost
 from .losses import Loss
 from .unknowns import Unknowns
 
-ROWS = 1024  # of a block: with ten unknowns its numbers are in the second cache
-DEARER = 2.0  # times the operations of a pass without blocks that one in blocks may cost
+ROWS = 256  # of a block: with ten unknowns its numbers are in the first cache
+WAYS = ("rows", "blocks", "whole")  # what is derived at a time: the less it is, the less is held
+DEARER = 2.0  # times the work of the cheapest of these ways that one which holds less may cost
 
 
 def normal_pass(f: Program, unknowns: Unknowns, loss: Loss, arguments: Sequence[Any]) -> Program:
-    """The program of ``(x, *args)`` that gives the cost and the matrix of ``[J r]^T [J r]``, weighted by a loss."""
-    blocked, whole = [_Pass("normal", f, unknowns, loss, blocks).made() for blocks in (True, False)]
-    return blocked if _work(blocked, arguments) < DEARER * _work(whole, arguments) else whole
+    """The program of ``(x, *args)`` that gives the cost, ``J^T J`` and ``J^T r``, weighted by a loss."""
+    passes = [Pass("normal", f, unknowns, loss, way).made() for way in WAYS]
+    works = [_work(each, arguments) for each in passes]
+    good = [each for each, work in zip(passes, works, strict=True) if work < DEARER * min(works)]
+    return good[0] if good else passes[-1]
 
 
 def _work(program: Program, arguments: Sequence[Any]) -> float:
@@ -71,10 +76,12 @@ def _counted(instance: Instance) -> ProgramCost:
 
 
 @dataclass(frozen=True)
-class _Pass(Verb):
+class Pass(Verb):
+    """The pass that derives so much at a time."""
+
     unknowns: Unknowns
     loss: Loss
-    blocks: bool
+    way: str
 
     def made(self) -> Program:
         """The program, whose first parameter has the sizes of the unknowns in its type."""
@@ -87,52 +94,53 @@ class _Pass(Verb):
         first = Parameter(self.f.parameters[0].name, one, structure=declared if one is None else None)
         return self.program([first, *self.f.parameters[1:]])
 
-    def __call__(self, *args: Any) -> tuple[Any, Any]:
-        leaves = trees.flatten(args[0])[0]
-        numbers = [number for leaf, shape in zip(leaves, self.unknowns.shapes) for number in numbers_of(leaf, shape)]
-        counts = [leaf.shape[0] for leaf in self.residuals(numbers, args[1:])]
-        sums = [self.sums(which, count, numbers, args[1:]) for which, count in enumerate(counts)]
-        return _added([cost for cost, _ in sums]), _added([gram for _, gram in sums])
+    def __call__(self, x: Any, *rest: Any) -> tuple[Any, Any, Any]:
+        counts = [leaf.shape[0] for leaf in vectors(self.f(x, *rest))]
+        sums = [self.sums(which, count, x, rest) for which, count in enumerate(counts)]
+        return tuple(map(_added, zip(*sums, strict=True)))
 
-    def residuals(self, numbers: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
-        """The leaves of the residuals, each as a vector."""
-        x = structured(self.unknowns.structure, self.unknowns.shapes, numbers)
-        return vectors(self.f(x, *rest))
+    def sums(self, which: int, count: Any, x: Any, rest: Sequence[Any]) -> tuple[Any, Any, Any]:
+        """The cost of a leaf, and its part of the normal equations."""
 
-    def columns(self, which: int, numbers: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
-        """The derivatives of a leaf by each unknown, and the leaf itself."""
+        def leaf(x: Any) -> Any:
+            return vectors(self.f(x, *rest))[which]
 
-        def along(k: int) -> Any:
-            def moved(number: Any) -> Any:
-                return self.residuals([*numbers[:k], number, *numbers[k + 1 :]], rest)[which]
+        def block(start: Any, rows: Any, x: Any) -> tuple[Any, Any, Any]:
+            if self.way == "rows":
+                made: Any = generate(rows, lambda i: self.derived(lambda x: leaf(x)[start + i], x))
+            else:
+                made = self.derived(lambda x: generate(rows, lambda i: leaf(x)[start + i]), x)
+            return self.products(*made)
 
-            return jvp(moved, (numbers[k],), (1.0,))[1]
-
-        return [*map(along, range(len(numbers))), self.residuals(numbers, rest)[which]]
-
-    def sums(self, which: int, count: Any, numbers: Sequence[Any], rest: Sequence[Any]) -> tuple[Any, Any]:
-        """The cost of a leaf, and the products of all columns."""
-        if not self.blocks:
-            columns = self.columns(which, numbers, rest)
-            return self.products(generate(count, lambda i: tuple([column[i] for column in columns])))
-
-        def block(start: Any, rows: Any, *numbers: Any) -> tuple[Any, Any]:
-            columns = self.columns(which, numbers, rest)
-            return self.products(generate(rows, lambda i: tuple([column[start + i] for column in columns])))
-
+        if self.way == "whole":
+            return block(0, count, x)
         full = count // ROWS
-        costs, grams = generate(full, lambda k: checkpoint(lambda *given: block(k * ROWS, ROWS, *given))(*numbers))
-        left = checkpoint(lambda *given: block(full * ROWS, count - full * ROWS, *given))(*numbers)
-        return total(costs) + left[0], total(grams, 0) + left[1]
+        sums = generate(full, lambda k: checkpoint(lambda x: block(k * ROWS, ROWS, x))(x))
+        left = checkpoint(lambda x: block(full * ROWS, count - full * ROWS, x))(x)
+        cost, matrix, gradient = [total(part, 0) + last for part, last in zip(sums, left, strict=True)]
+        return cost, matrix, gradient
 
-    def products(self, columns: Sequence[Any]) -> tuple[Any, Any]:
-        *derivatives, residual = columns
-        value = total(self.loss.costs(residual))
-        if not self.loss.is_linear:
-            weight = self.loss.weights(residual)
-            derivatives, residual = [weight * column for column in derivatives], weight * residual
-        table = stack([*derivatives, residual])
-        return value, table @ table.T
+    def derived(self, residuals: Callable[[Any], Any], x: Any) -> tuple[Any, Any]:
+        """The derivatives of a residual by all unknowns, or a row of them for each of a vector, and the residuals."""
+
+        def twice(x: Any) -> Any:
+            found = residuals(x)
+            return found, found
+
+        derivatives, values = jacobian(twice, 0, "forward", has_aux=True)(x)
+        leaves = zip(trees.flatten(derivatives)[0], self.unknowns.shapes, strict=True)
+        if values.ndim:
+            columns = [leaf[(slice(None), *place)] for leaf, shape in leaves for place in np.ndindex(shape)]
+            return stack([column.astype(values.dtype) for column in columns], 1), values
+        numbers = [number for leaf, shape in leaves for number in numbers_of(leaf, shape)]
+        return array([number.astype(values.dtype) for number in numbers]), values
+
+    def products(self, rows: Any, residuals: Any) -> tuple[Any, Any, Any]:
+        if self.loss.is_linear:
+            return residuals @ residuals / 2, rows.T @ rows, rows.T @ residuals
+        weights = self.loss.weights(residuals)
+        weighed, right = weights[:, None] * rows, weights * residuals
+        return total(self.loss.costs(residuals)), weighed.T @ weighed, weighed.T @ right
 
 
 def structured(structure: trees.Shape, shapes: Sequence[tuple[int, ...]], numbers: Sequence[Any]) -> Any:

@@ -134,9 +134,8 @@ class Problem:
         if self.few:
             arguments = [self.of(x), *self.rest]
             self.normal = self.normal or normal_pass(self.f, self.unknowns, self.loss, arguments)
-            _, gram = self.normal(*arguments)
-            table = np.asarray(gram, np.float64)
-            return Normal(table[:-1, :-1], table[:-1, -1])
+            _, matrix, gradient = self.normal(*arguments)
+            return Normal(np.asarray(matrix, np.float64), np.asarray(gradient, np.float64))
         table, residuals = self.weighted(x)
         if self.sparse is not None and self.pattern is not None:
             return self.pattern.reduced(table).around(table, residuals)

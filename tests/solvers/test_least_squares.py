@@ -9,7 +9,7 @@ from scipy import optimize
 import adze as az
 from adze.solvers import problem as problems
 from adze.solvers.losses import LOSSES, Loss
-from adze.solvers.normal_pass import normal_pass
+from adze.solvers.normal_pass import ROWS, WAYS, Pass, normal_pass
 from adze.solvers.unknowns import read
 
 T = np.linspace(0.0, 4.0, 40)
@@ -184,7 +184,64 @@ def test_residuals_that_share_much_are_not_computed_in_blocks() -> None:
     y = np.zeros(200_000)
     unknowns, _, _ = read("least_squares", growth, np.ones(2), [y])
     chosen = normal_pass(growth, unknowns, Loss("linear", 1.0), [np.full(2, 1e-5), y])
-    assert not chosen.function.blocks
+    assert chosen.function.way == "whole"
+
+
+def test_what_a_block_of_residuals_shares_is_computed_once_for_it() -> None:
+    """A residual reads one of some running products, whose derivatives go through all that are before it."""
+
+    @az.program
+    def shares(p: az.Array[az.f64, 2], y: az.Array[az.f64, "m"]):
+        products = az.scan(lambda a, b: a * b, 1.0, az.full(40, 1.0 + p[0]))
+        return az.map(lambda i, v: products[i % 40] * p[1] - v, az.arange(az.size(y)), y)
+
+    arguments = [np.full(2, 1e-3), np.zeros(200_000)]
+    unknowns, _, _ = read("least_squares", shares, arguments[0], arguments[1:])
+    assert normal_pass(shares, unknowns, Loss("linear", 1.0), arguments).function.way == "blocks"
+
+
+@az.program
+def waves(x: {"a": az.Array[az.f64, 2, 2], "b": az.f32}, t: az.Array[az.f64, "m"], y: az.Array[az.f64, "m"]):
+    sums = az.map(lambda s: az.sum(az.map(lambda q: q[0] * az.exp(-q[1] * s), x["a"])), t)
+    return {"level": (x["b"] - sums[0]) * 2.0, "waves": az.map(lambda s, v: s + x["b"] * v, sums, y)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_pass_sums_the_products_of_the_jacobian(way: str) -> None:
+    """Two blocks and a part of one; unknowns in a structure, of two scalar types; residuals in another."""
+    m = 2 * ROWS + 50
+    x = {"a": np.array([[1.0, 0.5], [2.0, 3.0]]), "b": np.float32(0.25)}
+    arguments = [x, np.linspace(0.0, 2.0, m), np.cos(np.arange(m))]
+    unknowns, _, _ = read("least_squares", waves, x, arguments[1:])
+    made = Pass("normal", waves, unknowns, Loss("linear", 1.0), way).made()
+    cost, matrix, gradient = az.evaluate(made)(*arguments)
+    residuals, rows = az.evaluate(waves)(*arguments), az.evaluate(az.jacobian(waves))(*arguments)
+    r = np.append(residuals["level"], residuals["waves"])
+    table = np.concatenate(
+        [
+            np.column_stack([np.reshape(row["a"], (-1, 4)), np.reshape(row["b"], (-1, 1))])
+            for row in (rows["level"], rows["waves"])
+        ]
+    )
+    assert cost == pytest.approx(r @ r / 2, rel=1e-12)
+    np.testing.assert_allclose(matrix, table.T @ table, rtol=1e-6)
+    np.testing.assert_allclose(gradient, table.T @ r, rtol=1e-6)
+
+
+def test_a_pass_computes_once_what_derivatives_share() -> None:
+    """Of five exponentials by ten unknowns: as much as the residuals twice and a half, and the products."""
+
+    @az.program
+    def decays(p: az.Array[az.f64, 5, 2], t: az.Array[az.f64, "m"], y: az.Array[az.f64, "m"]):
+        return az.map(lambda s, v: az.sum(az.map(lambda q: q[0] * az.exp(-q[1] * s), p)) - v, t, y)
+
+    m = 1_000_000
+    arguments = [np.ones((5, 2)), np.zeros(m), np.zeros(m)]
+    unknowns, _, _ = read("least_squares", decays, arguments[0], arguments[1:])
+    chosen = normal_pass(decays, unknowns, Loss("linear", 1.0), arguments)
+    operations = az.cost(chosen).at(m=m).operations
+    assert chosen.function.way == "rows"
+    assert operations < 2.5 * az.cost(decays).at(m=m).operations + 2 * 11 * 11 * m
 
 
 # How it ends
