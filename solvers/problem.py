@@ -4,10 +4,13 @@ Which program answers depends on sizes alone. The Jacobian is stored where it is
 unknowns and many residuals one pass gives the normal equations instead (``normal_pass.py``)::
 
     m residuals, n unknowns                      costs                           around a point
-    n <= 16 and m n >= 2**17                     a compiled sum                  the normal equations in one pass
+    n <= 16 and m n >= 2**17                     the same pass, a compiled sum   the normal equations in one pass
     n > 16, m n >= 2**17, a tenth not zero       compiled residuals              the sparse Jacobian (``schur.py``)
     else, n <= 256                               compiled residuals              the Jacobian, QR
     else                                         compiled residuals              the Jacobian, Cholesky
+
+A pass gives the cost, too. So the cost of a step is that of a pass, whose derivatives serve if the step is taken;
+behind a step that was refused it is a compiled sum, as the next one may be refused as well.
 """
 
 from __future__ import annotations
@@ -67,6 +70,8 @@ class Problem:
         self.pattern: _Pattern | None = None  # of the sparse Jacobian
         self.sparse = self.sparse_jacobian(x) if not self.few and self.count * unknowns.count >= LARGE else None
         self.normal: Program | None = None  # the program of the normal equations, once it is chosen
+        self.passed: _Passed | None = None  # what it gave last
+        self.ahead = True  # whether a step is likely to be taken, as the last one was
         self.nfev = self.njev = 0
 
     # Costs
@@ -78,6 +83,8 @@ class Problem:
         """Half the sum of squares, or what a loss makes of it; what overflows is infinite, or NaN."""
         self.nfev += 1
         with np.errstate(all="ignore"):
+            if self.few and self.ahead:
+                return self.at(x).cost
             if self.few:
                 return float(_Cost("cost", self.f, self.loss).program(self.f.parameters)(self.of(x), *self.rest))
             return float(np.sum(self.loss.costs(self.residuals(x))))
@@ -128,14 +135,12 @@ class Problem:
         self.njev += 1
         with np.errstate(all="ignore"):
             found = self.around(x)
+        self.ahead = True
         return found if np.all(np.isfinite(found.gradient)) and np.all(np.isfinite(found.squares)) else None
 
     def around(self, x: Array) -> Linearised:
         if self.few:
-            arguments = [self.of(x), *self.rest]
-            self.normal = self.normal or normal_pass(self.f, self.unknowns, self.loss, arguments)
-            _, matrix, gradient = self.normal(*arguments)
-            return Normal(np.asarray(matrix, np.float64), np.asarray(gradient, np.float64))
+            return self.at(x).around
         table, residuals = self.weighted(x)
         if self.sparse is not None and self.pattern is not None:
             return self.pattern.reduced(table).around(table, residuals)
@@ -143,12 +148,35 @@ class Problem:
             return Triangular(table, residuals)
         return Normal.of(table, residuals)
 
+    def at(self, x: Array) -> _Passed:
+        """The cost and the normal equations at a point, by one pass.
+
+        Most steps are taken: so their costs come with their derivatives, but for those behind a refused one.
+        """
+        if self.passed is None or not np.array_equal(self.passed.x, x):
+            self.ahead = False
+            arguments = [self.of(x), *self.rest]
+            self.normal = self.normal or normal_pass(self.f, self.unknowns, self.loss, arguments)
+            cost, *parts = self.normal(*arguments)
+            matrix, gradient = [np.asarray(part, np.float64) for part in parts]
+            self.passed = _Passed(x.copy(), float(cost), Normal(matrix, gradient))
+        return self.passed
+
     def derivative_that_is_not_finite(self, x: Array) -> str:
         """Its name, for people."""
         with np.errstate(all="ignore"):
             row, column = np.argwhere(~np.isfinite(self.jacobian(x)))[0]
         where = place("residuals", self.paths, self.shapes, int(row))
         return f"the derivative of {where} by {self.unknowns.place(int(column))}"
+
+
+@dataclass(frozen=True)
+class _Passed:
+    """What a pass gave at a point."""
+
+    x: Array
+    cost: float
+    around: Linearised
 
 
 @dataclass

@@ -228,6 +228,30 @@ def test_a_pass_sums_the_products_of_the_jacobian(way: str) -> None:
     np.testing.assert_allclose(gradient, table.T @ r, rtol=1e-6)
 
 
+def test_a_step_that_is_taken_is_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was refused is a pass for nothing, and the one behind it first a cost alone."""
+    monkeypatch.setattr(problems, "LARGE", 1)
+    arguments = data()
+    unknowns, x, rest = read("least_squares", decay, np.ones(3), arguments)
+    problem = problems.Problem("least_squares", decay, unknowns, x, rest, Loss("linear", 1.0))
+    program, passes = normal_pass(decay, unknowns, problem.loss, [x, *rest]), []
+    monkeypatch.setattr(problem, "normal", lambda x, *rest: passes.append(x.copy()) or program(x, *rest))
+
+    def costs(x: np.ndarray) -> bool:
+        return problem.cost(x) == pytest.approx(np.sum((decay_of_numbers(x, arguments[0]) - arguments[1]) ** 2) / 2)
+
+    taken, refused, last = x + 0.1, x + 5.0, x + 0.2
+    assert problem.linearised(x) and costs(x) and costs(taken) and problem.linearised(taken)
+    np.testing.assert_array_equal(passes, [x, taken])
+    assert costs(refused) and costs(last)
+    np.testing.assert_array_equal(passes, [x, taken, refused])
+    around = problem.linearised(last)
+    assert around is not None and costs(last)
+    np.testing.assert_array_equal(passes, [x, taken, refused, last])
+    table = az.jacobian(decay)(last, *arguments)
+    np.testing.assert_allclose(around.gradient, table.T @ decay(last, *arguments), rtol=1e-9)
+
+
 def test_a_pass_computes_once_what_derivatives_share() -> None:
     """Of five exponentials by ten unknowns: as much as the residuals twice and a half, and the products."""
 
