@@ -90,12 +90,15 @@ def _packed(type: Type) -> tuple[Type, Type]:
     return type, array_of(i64, (*dims(type)[:-2], rows.minimum(columns)))
 
 
-_of_turned = of_lapack("lu_factor", _getrf, _packed)
+def _of_columns(a: Any) -> Any:
+    packed, pivots = small.lu(turned(a))
+    return turned(packed), pivots
+
+
+_of_turned = of_lapack("lu_factor", _getrf, _packed, _of_columns)
 
 
 def _factors(a: Any) -> Any:
-    if is_small(a):
-        return one_by_one(small.lu)(a)
     packed, pivots = _of_turned(turned(a))
     return turned(packed), pivots
 

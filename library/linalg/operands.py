@@ -108,31 +108,54 @@ def constant(x: Any) -> Any:
     return PRIMITIVES["stop_gradient"](x) if x.dtype.kind == "float" else x
 
 
-def is_small(x: Any) -> bool:
+def is_small(x: Any, most: int = SMALL) -> bool:
     """Whether matrices have constant, small extents."""
-    return all([dim.constant is not None and dim.constant <= SMALL for dim in dims(x.type)[-2:]])
+    return all([dim.constant is not None and dim.constant <= most for dim in dims(x.type)[-2:]])
 
 
-def one_by_one(function: Operation) -> Operation:
-    """A function of equal stacks, which goes through small matrices in a loop: its iterations are the lanes."""
+def of_each(function: Operation) -> Operation:
+    """A function of one matrix, and of other arrays, for stacks of them."""
 
     @wraps(function)
     def mapped(*arrays: Any) -> Any:
         [first, *_] = arrays
-        if first.ndim == 2 or not is_small(first):
+        if first.ndim == 2:
             return function(*arrays)
         return generate(first.shape[:-2], lambda *at: function(*[x[at] for x in arrays]))
 
     return mapped
 
 
+def one_by_one(function: Operation) -> Operation:
+    """A function of equal stacks, which goes through small matrices in a loop: its iterations are the lanes."""
+    mapped = of_each(function)
+    return lambda *arrays: (mapped if is_small(arrays[0]) else function)(*arrays)
+
+
 def of_lapack(
-    name: str, numpy: Callable[..., Any], result: Callable[..., Any], small: Operation | None = None
+    name: str,
+    numpy: Callable[..., Any],
+    result: Callable[..., Any],
+    program: Operation,
+    lanes: int = SMALL,
+    devices: int | None = None,
 ) -> Operation:
-    """What LAPACK computes on stacks, on one thread; ``small`` is the same for one small matrix."""
-    called = library_operation(name, numpy=on_one_thread(numpy), result=result, views=True)
-    program = small and one_by_one(small)
-    return lambda *arrays: (program if program and is_small(arrays[0]) else called)(*arrays)
+    """What LAPACK computes on stacks, on one thread; ``program`` is the same for one matrix, in the language.
+
+    It runs where constant extents are at most ``lanes``, and on OpenCL devices, if they are at most ``devices`` there.
+    """
+    each = of_each(program)
+    called, expanded = [
+        library_operation(name, numpy=on_one_thread(numpy), result=result, views=True, expansion=expansion)
+        for expansion in (None, each)
+    ]
+
+    def applied(*arrays: Any) -> Any:
+        if is_small(arrays[0], lanes):
+            return each(*arrays)
+        return (expanded if devices is None or is_small(arrays[0], devices) else called)(*arrays)
+
+    return applied
 
 
 def operation(name: str, computed: Operation, rule: Rule) -> Operation:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...core.combinators import all as all_of
 from ...core.combinators import concatenate, count_nonzero, eye, tril, where
 from ...core.combinators import max as largest
 from ...core.combinators import sum as total
@@ -16,8 +17,12 @@ from ...core.expr import Expr, as_expr, floating, promoted, same_size
 from ...core.primitive import PRIMITIVES
 from ...core.source import at_line
 from ...core.types import Type, bool_, dims
-from .operands import constant, like, matrices, of_lapack, on_diagonal, operation, symmetric, turned
+from . import jacobi, small
+from .operands import SMALL, constant, like, matrices, of_lapack, on_diagonal, operation, regular, symmetric, turned
 from .triangles import triangular
+
+LANES = 8  # extents, at most, up to which code for a CPU has the program of a factorisation, and not a call
+LANES_SVD = 4  # twice as many numbers: of eight it would take some ten seconds to compile
 
 
 class EighResult(NamedTuple):
@@ -69,7 +74,7 @@ def _of_qr(arguments: Any, results: Any, cotangents: Any) -> Any:
     return (concatenate([first, q @ beyond_bar], axis=-1),)
 
 
-_qr = operation("qr", of_lapack("qr", np.linalg.qr, _factors), _of_qr)
+_qr = operation("qr", of_lapack("qr", np.linalg.qr, _factors, small.orthonormal, LANES), _of_qr)
 
 
 def qr(a: Any) -> QRResult:
@@ -102,7 +107,20 @@ def _of_eigh(arguments: Any, results: Any, cotangents: Any) -> Any:
     return (symmetric(vectors @ inner @ turned(vectors)),)
 
 
-_eigh = operation("eigh", of_lapack("eigh", np.linalg.eigh, lambda a: (like(a, dims(a)[-1]), a)), _of_eigh)
+def _values_and_vectors(type: Type) -> tuple[Type, Type]:
+    return like(type, dims(type)[-1]), type
+
+
+_pairs = of_lapack("eigh", np.linalg.eigh, _values_and_vectors, jacobi.eigh, LANES, devices=SMALL)
+
+
+def _decomposed(a: Any) -> Any:
+    values, vectors = _pairs(a)
+    regular(all_of(values == values, -1), "eigh: the eigenvalues did not converge")
+    return values, vectors
+
+
+_eigh = operation("eigh", _decomposed, _of_eigh)
 
 
 def eigh(a: Any) -> EighResult:
@@ -151,7 +169,15 @@ def _of_svd(arguments: Any, results: Any, cotangents: Any) -> Any:
     return (u @ inner @ vh + outside,)
 
 
-_singular = of_lapack("svd", _thin, _parts)
+_triples = of_lapack("svd", _thin, _parts, jacobi.svd, LANES_SVD, devices=SMALL)
+
+
+def _singular(a: Any) -> Any:
+    u, values, vh = _triples(a)
+    regular(all_of(values == values, -1), "svd: the singular values did not converge")
+    return u, values, vh
+
+
 _svd = operation("svd", _singular, _of_svd)
 
 

@@ -21,6 +21,7 @@ from .operands import (
     halved,
     is_small,
     matrices,
+    of_each,
     of_lapack,
     one_by_one,
     operation,
@@ -101,11 +102,15 @@ def solved_triangles(lower: bool, transposed: bool, unit: bool = False) -> Opera
     """The solve of constants with a triangle, or with its transpose; ``unit`` is for ones on the diagonal."""
     options = (lower, transposed, unit)
     program = functools.partial(small.substituted, *options)
-    called = of_lapack("solve_triangular", functools.partial(_solved_triangles, *options), of_second)
+
+    def of_rows(a: Any, b: Any) -> Any:
+        return turned(program(a, turned(b)))
+
+    called = of_lapack("solve_triangular", functools.partial(_solved_triangles, *options), of_second, of_rows)
 
     def solved(a: Any, b: Any) -> Any:
         if is_small(a):
-            return one_by_one(program)(a, b)
+            return of_each(program)(a, b)
         return turned(_in_blocks(called, a, turned(b)) if b.ndim == 2 else called(a, turned(b)))
 
     return solved

@@ -316,8 +316,3 @@ def test_small_matrices_on_a_device(size: int, opencl: Any) -> None:
     broken[17] = 0
     with pytest.raises(np.linalg.LinAlgError, match="number 17"):
         az.compile(gradient, backend="opencl")(broken, b)
-
-
-def test_large_matrices_are_refused_on_a_device(opencl: Any) -> None:
-    with pytest.raises(TypeError, match="the function lu_factor, which is written elsewhere, runs on the host"):
-        az.compile(lambda a: az.linalg.inv(a), backend="opencl")(np.eye(40))
