@@ -1,4 +1,4 @@
-"""Programs with az.linalg: many small matrices, a filter, large systems, a Gaussian process."""
+"""Programs with az.linalg: many small matrices, a filter, large systems and factors, a Gaussian process."""
 
 from typing import Any
 
@@ -65,3 +65,33 @@ def process(x: az.Array[az.f64, "n d"], y: Vector, scale: Scalar, noise: Scalar)
     factor = az.linalg.cholesky(kernel)
     w = az.linalg.solve_triangular(factor, y, lower=True)
     return az.sum(w * w) / 2 + az.sum(az.log(az.diagonal(factor)))
+
+
+@az.program
+def factor(a: Square, b: Square) -> Square:
+    return az.linalg.cholesky(a)
+
+
+@az.program
+def elimination(a: Square, b: Square) -> Square:
+    return az.linalg.lu_factor(a)[0]
+
+
+@az.program
+def reflections(a: Square, b: Square) -> Square:
+    return az.linalg.qr(a).R
+
+
+@az.program
+def eigenvalues(a: Square, b: Square) -> Vector:
+    return az.linalg.eigh(a).eigenvalues
+
+
+@az.program
+def singular_values(a: Square, b: Square) -> Vector:
+    return az.linalg.svd(a).S
+
+
+@az.program
+def substitution(a: Square, b: Square) -> Square:
+    return az.linalg.solve_triangular(a, b, lower=True)

@@ -1,5 +1,5 @@
-"""Linear algebra: many small matrices, a filter, large systems, a Gaussian process, in Adze
-(programs/linear_algebra.py) and in JAX, whose routines are LAPACK's."""
+"""Linear algebra: many small matrices, a filter, large systems and factors, a Gaussian process, in Adze
+(programs/linear_algebra.py) and in JAX, whose routines are LAPACK's, or in SciPy, on two threads and on one."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from contenders import Arguments, Contender, Jax, Line, Tool, of_jax
 from programs import linear_algebra
 
 import adze as az
+from adze.library.linalg.one_thread import on_one_thread
 from lines.everyday import in_adze, in_jax, random
 
 BOTH = (0, 1)
@@ -93,6 +94,32 @@ def jax_determinant(a: Any) -> Any:
     return jnp.linalg.slogdet(a)[1]
 
 
+# Large factors
+
+
+def definite_system(n: int) -> Arguments:
+    x, b = random((n, n), (n, n))
+    return x @ x.T / n + np.eye(n), b
+
+
+def in_scipy() -> dict[str, Any]:
+    """The routines that Adze calls: LAPACK's, on as many threads as SciPy has."""
+    from scipy import linalg
+
+    return {
+        "cholesky": lambda a, b: linalg.cholesky(a, lower=True, check_finite=False),
+        "lu": lambda a, b: linalg.lu_factor(a, check_finite=False)[0],
+        "qr": lambda a, b: linalg.qr(a, mode="economic", check_finite=False)[1],
+        "eigh": lambda a, b: linalg.eigh(a, driver="evd", check_finite=False)[0],
+        "svd": lambda a, b: linalg.svd(a, full_matrices=False, check_finite=False)[1],
+        "triangle": lambda a, b: linalg.solve_triangular(a, b, lower=True, check_finite=False),
+    }
+
+
+def in_scipy_on_one_thread() -> dict[str, Any]:
+    return {name: on_one_thread(function) for name, function in in_scipy().items()}
+
+
 # A Gaussian process
 
 
@@ -115,6 +142,14 @@ MANY = {"m": 100_000}
 STEPS = {"t": 1000}
 LARGE = {"n": 500}
 ROWS = (0, 2, 3)
+FACTORS = {
+    "cholesky": linear_algebra.factor,
+    "lu": linear_algebra.elimination,
+    "qr": linear_algebra.reflections,
+    "eigh": linear_algebra.eigenvalues,
+    "svd": linear_algebra.singular_values,
+    "triangle": linear_algebra.substitution,
+}
 
 
 def of_process(name: str, n: int) -> Line:
@@ -193,6 +228,20 @@ LINES = [
             library(lambda: of_jax(jax_determinant, 0)),
         ],
         main=LARGE,
+    ),
+    Line(
+        "large factors",
+        "Factors of large matrices",
+        [{"n": 1000}],
+        definite_system,
+        [
+            in_adze(FACTORS),
+            Contender("SciPy", Tool(), in_scipy),
+            Contender("SciPy, 1 thread", Tool(), in_scipy_on_one_thread),
+        ],
+        functions=tuple(FACTORS),
+        main={"n": 1000},
+        notes="The routines are SciPy's own; what Adze has of its own is the solve with a triangle, in blocks.",
     ),
     of_process("process of 300", 300),
     of_process("process of 1500", 1500),
