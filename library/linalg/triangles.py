@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core.combinators import all as all_of
-from ...core.combinators import broadcast_to, generate, reshape, tril, where
+from ...core.combinators import broadcast_to, generate, tril, where
 from ...core.expr import Expr, floating, promoted, same_size
 from ...core.primitive import PRIMITIVES
 from ...core.source import at_line
@@ -32,7 +32,7 @@ from .operands import (
     turned,
 )
 
-BLOCK = 96  # right-hand sides, at most, that are solved for by one call beside others
+BLOCK = 256  # right-hand sides, at most, of a call beside others: each of them goes through the whole triangle
 
 
 def solution(what: str, function: Operation, a: Any, b: Any, *vectors: Expr) -> Expr:
@@ -58,32 +58,32 @@ def of_second(*types: Type) -> Type:
 
 
 def _solved_triangles(lower: bool, transposed: bool, unit: bool, a: Any, b: Any) -> Any:
-    # A triangle in rows is the other one of the transpose in columns, and a row of b is a right-hand side.
-    letters, forward = ("U" if lower else "L", "N" if transposed else "T", "U" if unit else "N"), lower != transposed
+    # A triangle in rows is the other one of the transpose in columns, and so are b and x: x.T a.T = b.T.
+    uplo, trans, diag = "U" if lower else "L", "T" if transposed else "N", "U" if unit else "N"
 
     def solved(a: Any, b: Any) -> Any:
-        count, n = b.shape
+        n, count = b.shape
         a, x = np.ascontiguousarray(a), np.array(b, order="C")
         if not x.size:
             return [x]
         # What is 0 before the first number of all right-hand sides stays so, as half of an identity.
-        first = int(x.any(axis=0).argmax()) if forward and count > 1 and not x[:, 0].any() else 0
-        corner, rest = a.reshape(-1)[first * (n + 1) :], x.reshape(-1)[first:]
+        first = int(x.any(axis=1).argmax()) if lower != transposed and count > 1 and not x[0].any() else 0
         if count == 1:
-            routines.run("trsv", a.dtype, *letters, n, a, n, x, 1)
+            routines.run("trsv", a.dtype, uplo, "N" if transposed else "T", diag, n, a, n, x, 1)
         else:
-            routines.run("trsm", a.dtype, "L", *letters, n - first, count, 1.0, corner, n, rest, n)
+            corner, rest = a.reshape(-1)[first * (n + 1) :], x.reshape(-1)[first * count :]
+            routines.run("trsm", a.dtype, "R", uplo, trans, diag, count, n - first, 1.0, corner, n, rest, count)
         return [x]
 
     return each_of(solved, a, b)[0]
 
 
 def _in_blocks(called: Operation, a: Any, b: Any) -> Any:
-    """A solve for so many right-hand sides, the rows of b, at a time: a parallel loop over calls.
+    """A solve for so many right-hand sides, the columns of b, at a time: a parallel loop over calls.
 
     The last block begins so that it is as long as the others: it solves again what the one before has solved.
     """
-    count, n = b.shape
+    n, count = b.shape
     blocks = PRIMITIVES["maximum"]((count + BLOCK - 1) // BLOCK, 1)
     length = (count + blocks - 1) // blocks
     last = (blocks - 1) * length
@@ -91,10 +91,15 @@ def _in_blocks(called: Operation, a: Any, b: Any) -> Any:
 
     def block(k: Any) -> Any:
         first = PRIMITIVES["minimum"](k * length, count - length)
-        return called(a, generate((length, n), lambda i, j: read(b, first + i, j)))
+        return called(a, generate((n, length), lambda i, j: read(b, i, first + j)))
 
-    found = reshape(generate(blocks, block), (blocks * length, n))
-    return generate((count, n), lambda i, j: read(found, where(i < last, i, i + back), j))
+    found = generate(blocks, block)
+
+    def element(i: Any, j: Any) -> Any:
+        place = where(j < last, j, j + back)
+        return read(found, place // length, i, place % length)
+
+    return generate((n, count), element)
 
 
 @functools.cache
@@ -102,16 +107,12 @@ def solved_triangles(lower: bool, transposed: bool, unit: bool = False) -> Opera
     """The solve of constants with a triangle, or with its transpose; ``unit`` is for ones on the diagonal."""
     options = (lower, transposed, unit)
     program = functools.partial(small.substituted, *options)
-
-    def of_rows(a: Any, b: Any) -> Any:
-        return turned(program(a, turned(b)))
-
-    called = of_lapack("solve_triangular", functools.partial(_solved_triangles, *options), of_second, of_rows)
+    called = of_lapack("solve_triangular", functools.partial(_solved_triangles, *options), of_second, program)
 
     def solved(a: Any, b: Any) -> Any:
         if is_small(a):
             return of_each(program)(a, b)
-        return turned(_in_blocks(called, a, turned(b)) if b.ndim == 2 else called(a, turned(b)))
+        return _in_blocks(called, a, b) if b.ndim == 2 else called(a, b)
 
     return solved
 

@@ -209,7 +209,7 @@ def test_many_right_hand_sides_are_solved_for_in_blocks(monkeypatch: pytest.Monk
     triangle = np.tril(general(40, 40)) + 4 * np.eye(40)
     program = az.program(lambda a, b: az.linalg.solve_triangular(a, b, lower=True))
     calls = counted(monkeypatch)
-    for count, blocks in ((1, 1), (96, 1), (97, 2), (203, 3)):
+    for count, blocks in ((1, 1), (256, 1), (257, 2), (523, 3)):
         b = RANDOM.standard_normal((40, count))
         b[:7, :] = 0
         calls.clear()
