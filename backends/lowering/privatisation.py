@@ -15,8 +15,14 @@ from collections.abc import Callable, Sequence
 
 from ...core.types import f64
 from .. import ir
-from ..target import ACCUMULATOR_COPIES, ACCUMULATOR_COPY_COST, LARGEST_MULTIPLE, SMALL_ACCUMULATORS, THREAD_GRAIN
-from . import nests
+from ..target import (
+    ACCUMULATOR_COPIES,
+    ACCUMULATOR_COPY_COST,
+    LARGEST_MULTIPLE,
+    SMALL_ACCUMULATORS,
+    SURVEY_UNKNOWN_ITERATIONS,
+    THREAD_GRAIN,
+)
 from .context import ONE, Context, zero
 from .survey import survey
 
@@ -42,7 +48,7 @@ def private_accumulators(context: Context, nest: ir.Nest) -> list[ir.Statement] 
     name = outer.variable.name
     bound = ir.bound_in(body) | {loop.variable.name for loop in loops}
     shared = {buffer: common_prefix(stores, bound) for buffer, stores in updated.items() if name not in own[buffer]}
-    grain = nests.grain_of(survey(body).work, [loop.extent for loop in loops[1:]])
+    grain = THREAD_GRAIN // ir.maximum(_work(inner), 1) + 1
     way = "copies for pieces of the loop, added in order" if shared else "a slice of its own for each iteration"
     context.decisions.note(f"accumulated in {', '.join([buffer.name for buffer in updated])}: {way}")
     if not shared:
@@ -173,6 +179,25 @@ def _copies(
         merged = _over(context, extents, [place.merged(ir.Variable(k)) for place in same])
         made.append(ir.For(k, count, "sequential", tuple(merged)))
     return tuple(made)
+
+
+def _work(block: ir.Block) -> ir.Expression:
+    """What a block takes, as a sum over the sizes that its loops run to; other loops have a few turns."""
+    bound, found = ir.bound_in(block), dict[tuple[ir.Expression, ...], float]()
+
+    def visit(block: ir.Block, extents: tuple[ir.Expression, ...], times: float) -> None:
+        once = survey(tuple([each for each in block if not isinstance(each, ir.For)]))
+        found[extents] = found.get(extents, 0.0) + times * once.work
+        for loop in block:
+            if isinstance(loop, ir.For) and isinstance(loop.extent, ir.Constant):
+                visit(loop.body, extents, times * float(loop.extent.value))
+            elif isinstance(loop, ir.For) and ir.unchanged_by(bound, loop.extent):
+                visit(loop.body, (*extents, loop.extent), times)
+            elif isinstance(loop, ir.For):
+                visit(loop.body, extents, times * SURVEY_UNKNOWN_ITERATIONS)
+
+    visit(block, (), 1.0)
+    return ir.total([ir.product([ir.Constant(int(work)), *extents]) for extents, work in found.items() if work >= 1])
 
 
 # What is stored for an element, by its indices.

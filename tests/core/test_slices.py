@@ -14,6 +14,7 @@ ENDS = (None, 0, 1, 7, 2**63 - 1, -1, -5, -(2**63))
 STEPS = (None, 2, -1, -7)
 
 X = az.Array[az.f64, "n"]
+Y = az.Array[az.f64, "m"]
 Grid = az.Array[az.f64, "n m"]
 
 
@@ -96,7 +97,7 @@ def test_indices_that_a_sort_makes_are_in_range() -> None:
         return x[order], x[order[m:]], az.map(lambda k: x[order[k]], order)
 
     @az.program
-    def outside(x: X, y: az.Array[az.f64, m]) -> Any:
+    def outside(x: X, y: Y) -> Any:
         return y[az.argsort(x)]
 
     assert "require" not in az.pretty(inside) and "require" in az.pretty(outside)

@@ -396,9 +396,11 @@ def test_s09_to_s13_where_rules_do_not_fire(name: str) -> None:
 
 
 def test_s10_a_chain_of_maps_and_a_sum_stores_nothing() -> None:
+    """But cosines, for the loop in order has no lanes; without distribution not these either."""
     left, _ = RULES["S10: a chain"]
-    nests = az.compile(of_all(left)).nests
+    nests = az.compile(of_all(left), schedule={"distribute": False}).nests
     assert nests.count("  for ") == 1 and "nest " not in nests and "temporary" not in nests
+    assert az.compile(of_all(left)).nests.count("temporary") == 1
 
 
 def test_s14_what_no_point_decides_is_computed_before_the_loop_over_points() -> None:
