@@ -48,7 +48,7 @@ def private_accumulators(context: Context, nest: ir.Nest) -> list[ir.Statement] 
     name = outer.variable.name
     bound = ir.bound_in(body) | {loop.variable.name for loop in loops}
     shared = {buffer: common_prefix(stores, bound) for buffer, stores in updated.items() if name not in own[buffer]}
-    grain = THREAD_GRAIN // ir.maximum(_work(inner), 1) + 1
+    grain = THREAD_GRAIN // ir.maximum(_work(inner, bound), 1) + 1
     way = "copies for pieces of the loop, added in order" if shared else "a slice of its own for each iteration"
     context.decisions.note(f"accumulated in {', '.join([buffer.name for buffer in updated])}: {way}")
     if not shared:
@@ -181,9 +181,9 @@ def _copies(
     return tuple(made)
 
 
-def _work(block: ir.Block) -> ir.Expression:
-    """What a block takes, as a sum over the sizes that its loops run to; other loops have a few turns."""
-    bound, found = ir.bound_in(block), dict[tuple[ir.Expression, ...], float]()
+def _work(block: ir.Block, bound: set[str]) -> ir.Expression:
+    """What a block takes, by the sizes that its loops run to; a few turns where what the nest binds says how many."""
+    found: dict[tuple[ir.Expression, ...], float] = {}
 
     def visit(block: ir.Block, extents: tuple[ir.Expression, ...], times: float) -> None:
         once = survey(tuple([each for each in block if not isinstance(each, ir.For)]))

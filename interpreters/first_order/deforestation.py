@@ -14,6 +14,9 @@ known beforehand, as that of each term of a sum is, a return sweep takes place o
 
 What the reader takes besides, as another list that it goes along, must be known before the call, for each level out of
 that of the level above: what it makes of these is computed first, and what needs the fields last.
+
+A reader stands once for each cell. Where recursions make several cells for each of another, that is a power of how many
+there are: so a program grows to four times its size at most, and of cells in cells the innermost are made.
 """
 
 from __future__ import annotations
@@ -34,13 +37,16 @@ from .inlining import inlined
 from .merging import merged
 
 _ROUNDS = 4  # a reader of a reader of a reader of what a call gives
+_GROWTH = 4  # how many times as many operations there may be
+_NESTED = 4  # cells in cells: choices that readers make, of what they make of fields, double with each
 
 
 def deforested(block: Block) -> Block:
-    """A closed term in cells, in which no procedure makes what a reader alone is given."""
+    """A closed term in cells, in which no procedure makes what a reader alone is given, as far as there is room."""
+    limit = _GROWTH * _size_of_program(block)
     for _ in range(_ROUNDS if procedures_of(block) else 0):
         block = merged(block)
-        program = _Program()
+        program = _Program(limit - _size_of_program(block))
         made = program.whole(block)
         if not program.fused:
             break
@@ -101,7 +107,8 @@ Signature = tuple[tuple[int, Reader | None], ...]  # which results of a procedur
 class _Program:
     """The procedures of one program, which are made as they are called."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: int) -> None:
+        self.room = room  # for so many operations of readers
         self.fused = False  # whether any result went to a reader
         self._made: dict[tuple[Procedure, Signature], Procedure] = {}
         self._waiting: list[tuple[Procedure, Signature]] = []
@@ -151,6 +158,15 @@ class _Program:
             return made
 
     # What can be fused
+
+    def has_room(self, reader: Reader | None) -> bool:
+        """Take the room that a reader needs in the place of a cell, if there is as much."""
+        assert reader is not None
+        needed = _size(reader.procedure.block)
+        if needed > self.room:
+            return False
+        self.room -= needed
+        return True
 
     def reads(self, reader: Reader) -> bool:
         """Whether a procedure takes an argument apart, and all that it calls itself for are fields of that, each read
@@ -319,16 +335,18 @@ class _Body:
             for value in self._result(x, wanted)
         ]
 
-    def _ask(self, program: _Program, made: tuple[int, int] | None, wanted: Wanted) -> None:
-        """Have an operation give what a reader makes of its result, if it can."""
+    def _ask(self, program: _Program, made: tuple[int, int] | None, wanted: Wanted, around: int = 0) -> None:
+        """Have an operation give what a reader makes of its result, if it can; so many cells are around that."""
         if made is None:
             return
         operation = self.block.bindings[made[0]]
         if operation.op == "cell":
+            if around == _NESTED or not program.has_room(wanted.reader):
+                return
             reading = self.readings[made[0]] = _Reading(self.writer, program, wanted, operation.static[0])
             for number, inner in reading.inner.items():
                 atom, end = operation.args[number], self.places.starts[made[0]]
-                self._ask(program, self.places.made(atom, end), inner.wanted)
+                self._ask(program, self.places.made(atom, end), inner.wanted, around + 1)
         elif program.gives(operation, made[1]):
             self.asked[made] = wanted
 
@@ -556,6 +574,15 @@ def _called(operation: Operation) -> Iterator[Procedure]:
         yield from operation.static
     for inner in operation.blocks:
         yield from called_in(inner)
+
+
+def _size_of_program(block: Block) -> int:
+    return sum([_size(each) for each in (block, *[procedure.block for procedure in procedures_of(block)])])
+
+
+def _size(block: Block) -> int:
+    """How many operations there are in a block."""
+    return sum([1 + sum(map(_size, operation.blocks)) for operation in block.bindings])
 
 
 def _fixed(procedure: Procedure) -> bool:

@@ -222,6 +222,49 @@ def test_equal_walks_are_one_procedure() -> None:
     assert az.compile(apart)(XS, YS) == pytest.approx((X.sum(), Y.sum()))
 
 
+def test_recursions_that_make_several_cells_for_one_grow_little() -> None:
+    """Each of a chain reads all cells that the one before makes: 2**10 of them."""
+
+    def doubled(xs: Any) -> Any:
+        go = az.fix(
+            lambda self, xs: az.case(xs, Nil=lambda: xs, Cons=lambda h, t: Row.Cons(h, Row.Cons(2 * h, self(t)))),
+            Row,
+            result=Row,
+        )
+        return go(xs)
+
+    @az.program
+    def chain(xs: Row) -> az.f64:
+        for _ in range(10):
+            xs = doubled(xs)
+        return total(xs)
+
+    assert az.compile(chain).loops.count("\n") < 1000
+    assert az.compile(chain)(linked([1.0, 2.0])) == 3 * 3**10
+
+
+def test_readers_that_choose_are_not_written_for_all_cells_of_a_long_list() -> None:
+    """Each choice has what is read of the fields in both branches: 2**30 in all."""
+    ones = linked([1.0] * 30)
+
+    @az.program
+    def chosen(xs: Row, y: az.f64) -> az.f64:
+        def chosen(self: Any, xs: Any, y: Any) -> Any:
+            def cons(h: Any, t: Any) -> Any:
+                rest = self(t, y + 1)
+                return az.cond(h > y, lambda: h + rest, lambda: rest * y)
+
+            return az.case(xs, Nil=lambda: 1.0, Cons=cons)
+
+        ended = az.fix(
+            lambda self, xs: az.case(xs, Nil=lambda: ones, Cons=lambda h, t: Row.Cons(2 * h, self(t))), Row, result=Row
+        )
+        return az.fix(chosen, Row, az.f64, result=az.f64)(ended(xs), y)
+
+    assert az.compile(chosen).loops.count("\n") < 200
+    assert az.compile(chosen)(XS, -20.0) == az.evaluate(chosen)(XS, -20.0)
+
+
 def test_gradients_over_trees_are_filled_by_the_branches_that_make_them() -> None:
     @az.program
     def root(tree: Tree) -> az.f64:
