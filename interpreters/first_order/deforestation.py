@@ -15,8 +15,8 @@ known beforehand, as that of each term of a sum is, a return sweep takes place o
 What the reader takes besides, as another list that it goes along, must be known before the call, for each level out of
 that of the level above: what it makes of these is computed first, and what needs the fields last.
 
-A reader stands once for each cell. Where recursions make several cells for each of another, that is a power of how many
-there are: so a program grows to four times its size at most, and of cells in cells the innermost are made.
+A reader is written once for each cell. In a chain of recursions that make two cells of each, the last one would be
+written 2^n times: so what is written of readers is at most four times the program, and the cells behind are made.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from .inlining import inlined
 from .merging import merged
 
 _ROUNDS = 4  # a reader of a reader of a reader of what a call gives
-_GROWTH = 4  # how many times as many operations there may be
-_NESTED = 4  # cells in cells: choices that readers make, of what they make of fields, double with each
+_GROWTH = 4  # how many times as many operations a program may have before no reader is written any more
+_NESTED = 4  # cells in cells that are read: a reader's choice may hold what it makes of a field in both branches
 
 
 def deforested(block: Block) -> Block:
@@ -46,7 +46,10 @@ def deforested(block: Block) -> Block:
     limit = _GROWTH * _size_of_program(block)
     for _ in range(_ROUNDS if procedures_of(block) else 0):
         block = merged(block)
-        program = _Program(limit - _size_of_program(block))
+        room = limit - _size_of_program(block)
+        if room <= 0:
+            break
+        program = _Program(room)
         made = program.whole(block)
         if not program.fused:
             break
@@ -108,7 +111,7 @@ class _Program:
     """The procedures of one program, which are made as they are called."""
 
     def __init__(self, room: int) -> None:
-        self.room = room  # for so many operations of readers
+        self.room = room  # how many operations of readers may be written
         self.fused = False  # whether any result went to a reader
         self._made: dict[tuple[Procedure, Signature], Procedure] = {}
         self._waiting: list[tuple[Procedure, Signature]] = []
