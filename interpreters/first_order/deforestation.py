@@ -100,7 +100,7 @@ class Read:
     values: Sequence[Value]
 
 
-class Known:
+class TheCell:
     """The cell of which a reader knows the tag."""
 
 
@@ -116,7 +116,7 @@ class _Program:
         self._made: dict[tuple[Procedure, Signature], Procedure] = {}
         self._waiting: list[tuple[Procedure, Signature]] = []
         self._readers: dict[Reader, bool] = {}
-        self._makers: dict[tuple[Procedure, int], bool] = {}
+        self._gives_cell: dict[tuple[Procedure, int], bool] = {}
 
     def whole(self, block: Block) -> Block:
         """The copy of the program, whose procedures have their blocks by then."""
@@ -178,7 +178,7 @@ class _Program:
             before = dict(self._readers)
             self._readers[reader] = True  # as long as nothing says that it does not
             if not self._reads(reader):
-                self._readers = {**before, reader: False}  # others have relied on that
+                self._readers = {**before, reader: False}  # answers that were found meanwhile may rest on that
         return self._readers[reader]
 
     def _reads(self, reader: Reader) -> bool:
@@ -193,7 +193,7 @@ class _Program:
             with build() as builder:
                 others = [builder.variable(procedure.parameters[k]) for k in reader.others]
                 reading = _Reading(_Writer(builder, None), self, Wanted(reader, others), tag)
-                if reading.fails or any([not group.isdisjoint(_called(each.operation)) for each in reading.late]):
+                if reading.needs_cell or any([not group.isdisjoint(_called(each.operation)) for each in reading.late]):
                     return False
         return True
 
@@ -207,12 +207,12 @@ class _Program:
                 return True
             case "call":
                 maker = _giver(operation, number)
-                if maker in self._makers or maker in met:
-                    return self._makers.get(maker, False)
+                if maker in self._gives_cell or maker in met:
+                    return self._gives_cell.get(maker, False)
                 met.add(maker)
                 found = _fixed(maker[0]) and self._makes(maker[0].block, maker[1], met)
                 if found or met == {maker}:  # a result that leads back to another one says nothing by itself
-                    self._makers[maker] = found
+                    self._gives_cell[maker] = found
                 return found
             case "par":
                 return self._makes(*_branch(operation, number), met)
@@ -243,7 +243,7 @@ class _Places:
             if self.is_dead(operation, start):
                 continue
             inside = [variable for inner in operation.blocks for variable in (*inner.free, *inner.free)]
-            for atom in (*operation.args, *inside):  # a use inside counts as two, as it is none in this place
+            for atom in (*operation.args, *inside):  # a use inside counts as two: so it is not the only one here
                 self._use(atom, start)
 
     def is_dead(self, operation: Operation, start: int) -> bool:
@@ -315,9 +315,9 @@ class _Body:
     def __init__(self, writer: _Writer, block: Block, env: Env[Any], wanted: Sequence[Wanted | None]) -> None:
         self.writer, self.block, self.env, self.wanted = writer, block, env, wanted
         self.places = _Places(block, [k for k, each in enumerate(wanted) if each is NOWHERE])
-        self.asked: dict[tuple[int, int], Wanted] = {}  # by the operation and the result
-        self.readings: dict[int, _Reading] = {}  # of cells
-        self.readers: dict[int, tuple[Reader, int, int]] = {}  # calls of readers of what operations give, by its result
+        self.wanted_of: dict[tuple[int, int], Wanted] = {}  # by the operation and the result
+        self.cells_read: dict[int, _Reading] = {}  # of cells
+        self.reader_calls: dict[int, tuple[Reader, int, int]] = {}  # with the operation that each reads, and the result
 
     def results(self) -> list[Value]:
         """The results, all operations being written."""
@@ -346,12 +346,12 @@ class _Body:
         if operation.op == "cell":
             if around == _NESTED or not program.has_room(wanted.reader):
                 return
-            reading = self.readings[made[0]] = _Reading(self.writer, program, wanted, operation.static[0])
+            reading = self.cells_read[made[0]] = _Reading(self.writer, program, wanted, operation.static[0])
             for number, inner in reading.inner.items():
                 atom, end = operation.args[number], self.places.starts[made[0]]
                 self._ask(program, self.places.made(atom, end), inner.wanted, around + 1)
         elif program.gives(operation, made[1]):
-            self.asked[made] = wanted
+            self.wanted_of[made] = wanted
 
     def _find_readers(self, program: _Program) -> None:
         """The calls of readers in this block to which an operation before gives its result."""
@@ -362,15 +362,15 @@ class _Body:
             for place, atom in enumerate(operation.args):
                 made = self.places.made(atom, end)
                 reader = Reader(operation.static[0], place)
-                if made is None or made in self.asked or made[0] in self.readers:
+                if made is None or made in self.wanted_of or made[0] in self.reader_calls:
                     continue
-                if self.block.bindings[made[0]].op == "cell" or any([asked == k for asked, _ in self.asked]):
+                if self.block.bindings[made[0]].op == "cell" or any([asked == k for asked, _ in self.wanted_of]):
                     continue
                 before = self.places.starts[made[0]]
                 levels = [self.places.level(operation.args[other], end) for other in reader.others]
                 known = all([level is None or level < before for level in levels])
                 if known and program.gives(self.block.bindings[made[0]], made[1]) and program.reads(reader):
-                    self.readers[k] = reader, *made
+                    self.reader_calls[k] = reader, *made
                     break
 
     def _find_unused(self) -> None:
@@ -379,21 +379,21 @@ class _Body:
             numbers = range(len(operation.types))
             unused = [number for number in numbers if not self.places.uses[start + number]]
             if operation.row.calls or operation.row.splits or operation.row.chooses:
-                self.asked.update({(k, number): NOWHERE for number in unused})
+                self.wanted_of.update({(k, number): NOWHERE for number in unused})
 
     def _operation(self, k: int, operation: Operation) -> Sequence[Any]:
         if self.places.is_dead(operation, self.places.starts[k]):
             return [Read(()) for _ in operation.types]
-        if k in self.readings:
-            return [Read(self.readings[k].finished([self._entry(atom) for atom in operation.args]))]
-        if k in self.readers:
-            _, position, number = self.readers[k]
+        if k in self.cells_read:
+            return [Read(self.cells_read[k].finished([self._entry(atom) for atom in operation.args]))]
+        if k in self.reader_calls:
+            _, position, number = self.reader_calls[k]
             level = self.places.starts[position] + number
             found = self.env.get(self.places.starts[k] - 1 - level)
             assert isinstance(found, Read)
             return found.values
-        wanted = [self.asked.get((k, number)) for number in range(len(operation.types))]
-        for reading, (reader, position, number) in self.readers.items():
+        wanted = [self.wanted_of.get((k, number)) for number in range(len(operation.types))]
+        for reading, (reader, position, number) in self.reader_calls.items():
             if position == k:
                 ahead = self.places.starts[reading] - self.places.starts[k]
                 args = [self.block.bindings[reading].args[other] for other in reader.others]
@@ -472,17 +472,17 @@ class _Reading:
     fields: list[Later] = field(default_factory=list)
     inner: dict[int, Inner] = field(default_factory=dict)  # by fields
     late: list[Waiting] = field(default_factory=list)
-    fails: bool = False  # the cell is needed as a whole
+    needs_cell: bool = False  # as a whole
     _uses: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         reader = self.wanted.reader
         assert reader is not None
         entries: dict[int, Any] = dict(zip(reader.others, self.wanted.others, strict=True))
-        entries[reader.place] = Known()
+        entries[reader.place] = TheCell()
         block = reader.procedure.block
         self.gives = self._block(block, Env[Any]().enter([entries[k] for k in range(len(entries))]))
-        self.fails = self.fails or any([isinstance(each, Known) for each in self.gives])
+        self.needs_cell = self.needs_cell or any([isinstance(each, TheCell) for each in self.gives])
 
     def _block(self, block: Block, env: Env[Any]) -> list[Any]:
         for operation in block.bindings:
@@ -491,11 +491,11 @@ class _Reading:
 
     def _operation(self, operation: Operation, env: Env[Any]) -> Sequence[Any]:
         args = [env.get(x.index) if isinstance(x, Variable) else x for x in operation.args]
-        if operation.op == "open" and isinstance(args[0], Known):
+        if operation.op == "open" and isinstance(args[0], TheCell):
             return self._opened(operation, env)
         read = [*args, *[env.get(variable.index) for block in operation.blocks for variable in block.free]]
-        self.fails = self.fails or any([isinstance(each, Known) for each in read])
-        if self.fails:
+        self.needs_cell = self.needs_cell or any([isinstance(each, TheCell) for each in read])
+        if self.needs_cell:
             return [Later() for _ in operation.types]
         if not any([isinstance(each, Later) for each in read]):
             return self.writer.emitted(operation, env)
@@ -510,8 +510,8 @@ class _Reading:
         [k] = [k for k, (tags, _) in enumerate(operation.static) if self.tag in tags]
         block, fields = operation.blocks[k], operation.static[k][1]
         if fields is None:
-            return self._block(block, env.enter([Known()]))
-        self.fails = self.fails or bool(self.fields)  # opened twice: its fields have two names
+            return self._block(block, env.enter([TheCell()]))
+        self.needs_cell = self.needs_cell or bool(self.fields)  # opened twice: its fields have two names
         self.fields, self._uses = [Later() for _ in fields], _Places(block).uses
         return self._block(block, env.enter(self.fields))
 

@@ -1,4 +1,4 @@
-"""Merging: procedures that do the same, written at one line, are one.
+"""Merging: procedures that do the same, and whose recursions are written at one line, are one.
 
 Derivatives emit a walk for each parameter, as one that fills a cotangent with zeros. Those of two lists are equal but
 for which copies of themselves they call. Procedures are taken to be equal until their blocks show that they are not,
