@@ -142,7 +142,8 @@ def of_lapack(
 ) -> Operation:
     """What LAPACK computes on stacks, on one thread; ``program`` is the same for one matrix, in the language.
 
-    It runs where constant extents are at most ``lanes``, and on OpenCL devices, if they are at most ``devices`` there.
+    It runs where constant extents are at most ``lanes``, and on OpenCL devices, if they are at most ``devices`` there
+    and the sizes are those of arguments.
     """
     each = of_each(program)
     called, expanded = [
@@ -153,7 +154,8 @@ def of_lapack(
     def applied(*arrays: Any) -> Any:
         if is_small(arrays[0], lanes):
             return each(*arrays)
-        return (expanded if devices is None or is_small(arrays[0], devices) else called)(*arrays)
+        given = all([dim.is_static() for x in arrays for dim in dims(x.type)])
+        return (expanded if given and (devices is None or is_small(arrays[0], devices)) else called)(*arrays)
 
     return applied
 

@@ -55,7 +55,7 @@ class Step:
     heavy: bool = False  # it takes longer to compute than to read what was stored
     stored: int = 0  # how many elements are stored when its loops are distributed
     long: bool = False  # it has a loop that cannot be written out
-    once: bool = False  # it is a loop in order that updates: it does not run again for what else it makes
+    once: bool = False  # it is a loop in order around long ones that updates: nothing runs it again for its results
     few: bool = False  # it is one loop, of so few iterations that lanes read what these read as rows
     even: bool = False  # all its loops are reductions over sizes: as long for each iteration of loops around
     elements: frozenset[Free] = frozenset()  # what each element that is read in it is made from

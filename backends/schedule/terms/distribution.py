@@ -241,13 +241,13 @@ class _Distribute(Embed):
         free, stored, updates = free_of(extent, *initials, body), body.stored, repeated(body.updates)
         long = body.long or not extent.short
         made = Step(emit, free, body.free, loops=True, heavy=True, stored=stored, long=long, updates=updates)
-        return replace(made, once=bool(updates))
+        return replace(made, once=bool(updates) and body.long)
 
     def while_loop(self, initials: Sequence[Any], test: Any, body: Any) -> Any:
         emit, inner = self.in_order(super().while_loop(initials, test, body)), test.free | body.free
         free, stored, updates = free_of(*initials, test, body), max(test.stored, body.stored), repeated(body.updates)
         made = Step(emit, free, inner, loops=True, heavy=True, stored=stored, long=True, updates=updates)
-        return replace(made, once=bool(updates))
+        return replace(made, once=bool(updates) and body.long)
 
     def scatter(self, unique: bool, extents: Sequence[Any], destinations: Sequence[Any], element: Any) -> Any:
         emit = super().scatter(unique, extents, destinations, element)
@@ -394,8 +394,11 @@ class _Distributed:
     def __init__(self, builder: Builder, env: Any, length: Value, body: Body, cuts: Cuts) -> None:
         self.builder, self.env, self.body = builder, env, body
         self.stored: dict[int, Sequence[Value]] = {}
+        outer = builder.origin
         for cut in cuts:
+            builder.origin = body.bindings[cut].origin
             self.stored[cut] = builder.generate(length, partial(self._until, cut))
+        builder.origin = outer
 
     def __call__(self, *arguments: Value) -> list[Value]:
         """Emit the body for an iteration."""

@@ -414,24 +414,25 @@ def test_what_a_loop_in_order_needs_a_state_for_stays_in_it() -> None:
 
 
 @az.program
-def chains(x: az.Array[az.f64, "m n"], a: az.f64) -> az.f64:
+def chains(x: az.Array[az.f64, "m n d"], w: az.Array[az.f64, "d d"]) -> az.f64:
     """A recurrence along each row; its gradient by the rows is a loop in order that updates, and has a result."""
 
     def row(r: az.Expr) -> az.Expr:
-        return az.fori_loop(1, x.shape[1], lambda i, s: az.tanh(a * s + r[i]), r[0])
+        return az.sum(az.fori_loop(1, x.shape[1], lambda i, s: az.tanh(w @ s + r[i]), r[0]))
 
     return az.sum(az.map(row, x))
 
 
 def test_a_loop_in_order_that_updates_runs_once() -> None:
-    x = numbers(7, 20)
-    by_rows, by_a = az.compile(az.grad(chains, argnums=(0, 1)))(x, 0.8)
-    for place in ((0, 0), (3, 7), (6, 19)):
+    x, w = numbers(7, 20, 5), 0.3 * numbers(5, 5)
+    by_rows, by_w = az.compile(az.grad(chains, argnums=(0, 1)))(x, w)
+    value = az.evaluate(chains)(x, w)
+    for place in ((0, 0, 1), (3, 7, 4), (6, 19, 0)):
         moved = x.copy()
         moved[place] += 1e-6
-        slope = (az.evaluate(chains)(moved, 0.8) - az.evaluate(chains)(x, 0.8)) / 1e-6
-        np.testing.assert_allclose(by_rows[place], slope, rtol=1e-4, atol=1e-7)
-    slope = (az.evaluate(chains)(x, 0.8 + 1e-6) - az.evaluate(chains)(x, 0.8)) / 1e-6
-    np.testing.assert_allclose(by_a, slope, rtol=1e-4)
+        np.testing.assert_allclose(by_rows[place], (az.evaluate(chains)(moved, w) - value) / 1e-6, rtol=1e-4, atol=1e-6)
+    moved = w.copy()
+    moved[2, 3] += 1e-6
+    np.testing.assert_allclose(by_w[2, 3], (az.evaluate(chains)(x, moved) - value) / 1e-6, rtol=1e-4, atol=1e-6)
     loops = az.compile(az.grad(chains, argnums=(0, 1))).nests
-    assert len(re.findall(r"\bfor \w+ < ", loops)) == 2  # to the end, and back
+    assert len(re.findall(r"\bfor \w+ < maximum\(0, n", loops)) == 2  # to the end, and back
