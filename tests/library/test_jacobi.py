@@ -164,16 +164,22 @@ def test_factors_of_any_size_on_a_device(opencl: Any) -> None:
     positive = a @ a.T
     calls: dict[str, tuple[Any, Any]] = {
         "cholesky": (lambda a, p, b: az.linalg.cholesky(p), np.linalg.cholesky(positive)),
-        "lu": (lambda a, p, b: az.linalg.solve(a, b), np.linalg.solve(a, b)),
+        "lu": (lambda a, p, b: az.linalg.solve(a, b[:, 0]), np.linalg.solve(a, b[:, 0])),
         "triangle": (
-            lambda a, p, b: az.linalg.solve_triangular(a, b, trans=1, unit_diagonal=True),
-            np.linalg.solve(np.triu(a, 1).T + np.eye(40), b),
+            lambda a, p, b: az.linalg.solve_triangular(a, b[:, 0], trans=1, unit_diagonal=True),
+            np.linalg.solve(np.triu(a, 1).T + np.eye(40), b[:, 0]),
         ),
         "qr": (lambda a, p, b: az.linalg.qr(p[:, :9]).R, np.linalg.qr(positive[:, :9]).R),
     }
     for call, wanted in calls.values():
         found = az.compile(az.program(call), backend="opencl")(a, positive, b)
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9 * np.abs(wanted).max())
+
+
+def test_large_blocks_are_refused_on_a_device(opencl: Any) -> None:
+    """Of many right-hand sides, blocks are solved for whose sizes are computed."""
+    with pytest.raises(TypeError, match="the function solve_triangular, which is written elsewhere, runs on the host"):
+        az.compile(lambda a, b: az.linalg.solve_triangular(a, b), backend="opencl")(np.eye(40), np.ones((40, 3)))
 
 
 @pytest.mark.rest
