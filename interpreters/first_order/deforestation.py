@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from ...core.builder import Builder, build
 from ...core.environment import Env
@@ -104,6 +104,7 @@ class TheCell:
     """The cell of which a reader knows the tag."""
 
 
+Part = TypeVar("Part", Procedure, Block)
 Signature = tuple[tuple[int, Reader | None], ...]  # which results of a procedure go to which readers, or nowhere
 
 
@@ -206,7 +207,7 @@ class _Program:
             case "cell":
                 return True
             case "call":
-                maker = _giver(operation, number)
+                maker = _part_of(operation.static, number)
                 if maker in self._gives_cell or maker in met:
                     return self._gives_cell.get(maker, False)
                 met.add(maker)
@@ -215,7 +216,7 @@ class _Program:
                     self._gives_cell[maker] = found
                 return found
             case "par":
-                return self._makes(*_branch(operation, number), met)
+                return self._makes(*_part_of(operation.blocks, number), met)
         return operation.row.chooses and any([self._makes(each, number, met) for each in operation.blocks])
 
     def _makes(self, block: Block, number: int, met: set[tuple[Procedure, int]]) -> bool:
@@ -541,22 +542,13 @@ class _Reading:
         return [self.writer.value(each) for each in self.gives]
 
 
-def _giver(call: Operation, number: int) -> tuple[Procedure, int]:
-    """The procedure that gives a result of a call, and which of its own that is."""
-    for procedure in call.static:
-        if number < len(procedure.results):
-            return procedure, number
-        number -= len(procedure.results)
-    raise AssertionError("a call gives what its procedures give")
-
-
-def _branch(fork: Operation, number: int) -> tuple[Block, int]:
-    """The branch that gives a result of a ``par``, and which of its own that is."""
-    for block in fork.blocks:
-        if number < len(block.results):
-            return block, number
-        number -= len(block.results)
-    raise AssertionError("a fork gives what its branches give")
+def _part_of(parts: Sequence[Part], number: int) -> tuple[Part, int]:
+    """The procedure, or the branch, that gives one of all their results, and which of its own that is."""
+    for part in parts:
+        if number < len(part.results):
+            return part, number
+        number -= len(part.results)
+    raise AssertionError("a call, or a fork, gives what its parts give")
 
 
 def _tags(block: Block, level: int) -> Sequence[int]:

@@ -239,15 +239,14 @@ class _Distribute(Embed):
 
         emit = self.in_order(run)
         free, stored, updates = free_of(extent, *initials, body), body.stored, repeated(body.updates)
-        long = body.long or not extent.short
-        made = Step(emit, free, body.free, loops=True, heavy=True, stored=stored, long=long, updates=updates)
-        return replace(made, once=bool(updates) and body.long)
+        long, once = body.long or not extent.short, bool(updates) and body.long
+        return Step(emit, free, body.free, loops=True, heavy=True, stored=stored, long=long, once=once, updates=updates)
 
     def while_loop(self, initials: Sequence[Any], test: Any, body: Any) -> Any:
         emit, inner = self.in_order(super().while_loop(initials, test, body)), test.free | body.free
         free, stored, updates = free_of(*initials, test, body), max(test.stored, body.stored), repeated(body.updates)
-        made = Step(emit, free, inner, loops=True, heavy=True, stored=stored, long=True, updates=updates)
-        return replace(made, once=bool(updates) and body.long)
+        once = bool(updates) and body.long
+        return Step(emit, free, inner, loops=True, heavy=True, stored=stored, long=True, once=once, updates=updates)
 
     def scatter(self, unique: bool, extents: Sequence[Any], destinations: Sequence[Any], element: Any) -> Any:
         emit = super().scatter(unique, extents, destinations, element)
