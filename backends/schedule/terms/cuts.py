@@ -295,27 +295,31 @@ class Body:
         are stored that the rest of the body uses, if all of them together take longer to compute than to read again.
         """
         state = frozenset(range(1, len(self.binders)))
-        numbers = [len(each.types) == 1 and isinstance(each.types[0], Scalar) for each in self.bindings]
         used = {len(self.made) - 1 - index for result in self.results for index in result.free}
-        found, work = Cuts(), 0.0
+        found, work, costly = Cuts(), 0.0, self._made_of_costly()
         for k, binding in reversed(list(enumerate(self.bindings))):
             levels = set(range(self.starts[k], self.starts[k] + len(binding.types)))
             if binding.types and used.isdisjoint(levels):
                 continue
-            costly = self._costly_in(k) if numbers[k] and state.isdisjoint(self.made[self.starts[k]]) else 0.0
-            if costly:
+            is_number = len(binding.types) == 1 and isinstance(binding.types[0], Scalar)
+            if is_number and k in costly and state.isdisjoint(self.made[self.starts[k]]):
                 found[k] = "a loop in order has no lanes for it"
-                work += costly
+                operations: list[Step] = [self.bindings[number].operation for number in self.needed_for(k)]
+                work += sum([each.work for each in operations if each.costly])
             else:
                 used |= self.reads(k)
         return dict(sorted(found.items())) if work > CSE_WORTH * len(found) else {}
 
-    def _costly_in(self, k: int) -> float:
-        """What the costly operations take that a number is made from in this block; 0 if there are loops, too."""
-        operations: list[Step] = [self.bindings[number].operation for number in self.needed_for(k)]
-        if any(each.loops for each in operations):
-            return 0.0
-        return sum([each.work for each in operations if each.costly])
+    def _made_of_costly(self) -> set[int]:
+        """The bindings that something costly in this block goes into, and no loop."""
+        costly, looped = set[int](), set[int]()
+        for k, binding in enumerate(self.bindings):
+            read = {self._binding_at[level] for level in self.reads(k) if level in self._binding_at}
+            if binding.operation.costly or not costly.isdisjoint(read):
+                costly.add(k)
+            if binding.operation.loops or not looped.isdisjoint(read):
+                looped.add(k)
+        return costly - looped
 
     def needed_for(self, k: int) -> set[int]:
         """The bindings that a binding is made from, and itself."""
