@@ -12,7 +12,8 @@ more than zeroing it.
     adze_on       run a function on a stack: switch to it (``makecontext``), and back
     adze_stack    a new stack, or none;  adze_trim: what was touched deep down in one is given back
     have_stack    write to a failure record which stack its procedures are on
-    adze_room     bytes of a region whose newest chunk is full: from a new one, twice as large
+    adze_room     bytes of a region whose newest chunk is full: from a new one, twice as large, or none where memory
+                  is short (``available.py``)
     release       give the chunks of a region back
 
 A *region* is four words: the next free byte and the end of the newest chunk, that chunk, and how large it is. A chunk
@@ -30,6 +31,7 @@ from dataclasses import dataclass
 
 from ..runtime import once
 from .assemble import link
+from .available import IR as AVAILABLE
 from .stored import load_runtime
 from .unit import (
     CELLS,
@@ -51,10 +53,10 @@ _SHARE = 16  # of a stack: what procedures use of it stays in memory for the nex
 _CONTEXT = 8192  # bytes for what the C library saves of a context, and more
 _FIRST = 1 << 18  # bytes of the first chunk of a region
 _ADVICE = 14  # MADV_HUGEPAGE of Linux: large pages, where the system leaves the choice to programs
-_LARGEST = 64 << 20  # of those after it, unless an array is larger
+_LARGEST = 64 << 20  # of those after it, unless an array is larger; for as much, the system is asked for what it has
 _HEADER = 32  # bytes at the beginning of a chunk
 
-_IR = f"""
+_IR = f"""{AVAILABLE}
 @spare = internal global ptr null, align 128
 @bytes = internal global i64 0
 
@@ -285,7 +287,14 @@ make:
   %at.least = call i64 @llvm.umax.i64(i64 %doubled, i64 {_FIRST})
   %at.most = call i64 @llvm.umin.i64(i64 %at.least, i64 {_LARGEST})
   %bytes = call i64 @llvm.umax.i64(i64 %at.most, i64 %needed)
-  br label %take
+  %asked = icmp uge i64 %bytes, {_LARGEST}
+  br i1 %asked, label %count, label %take
+count:
+  %available = call i64 @available()
+  %spared = load i64, ptr @adze_spared
+  %wanted = add i64 %bytes, %spared
+  %scarce = icmp ugt i64 %wanted, %available
+  br i1 %scarce, label %none, label %take
 take:
   %large = icmp uge i64 %bytes, {_PAGE}
   %alignment = select i1 %large, i64 {_PAGE}, i64 16
@@ -405,7 +414,18 @@ done:
 """
 
 
-_EXPORTS = ("adze_deep", "adze_room", "adze_on", "adze_stack", "adze_trim", "have_stack", "release", "reserve")
+_EXPORTS = (
+    "adze_deep",
+    "adze_room",
+    "adze_on",
+    "adze_stack",
+    "adze_trim",
+    "have_stack",
+    "release",
+    "reserve",
+    "available",
+    "adze_spared",
+)
 
 
 @dataclass(frozen=True)
