@@ -348,17 +348,17 @@ def _fields(b: Builder, value: Value, variant: str) -> Sequence[Value]:
     types = list(named.fields(variant).values())
 
     def branch(found: str, *fields: Value) -> Sequence[Value]:
-        return fields if found == variant else [value if type == named else _any(b, type) for type in types]
+        return fields if found == variant else [value if type == named else _placeholder(b, type) for type in types]
 
     return _case(b, value, branch)
 
 
-def _any(b: Builder, type: Type) -> Value:
-    """A value of a type, for where none is looked at: a small one."""
+def _placeholder(b: Builder, type: Type) -> Value:
+    """A value of a type, for a place where nothing looks at it: a small one."""
     if isinstance(type, Named):
-        variant = _least(type, frozenset())
+        variant = _finite_variant(type, frozenset())
         assert variant is not None, f"no value of {type} ends"
-        fields = [_any(b, each) for each in type.fields(variant).values()]
+        fields = [_placeholder(b, each) for each in type.fields(variant).values()]
         return b.emit("construct", (type, variant), fields)[0]
     zero = b.literal(0, element(type))
     sizes = [size for size in map(b.known, dims(type)) if size is not None]
@@ -366,12 +366,12 @@ def _any(b: Builder, type: Type) -> Value:
     return b.array(sizes, lambda *_: zero) if sizes else zero
 
 
-def _least(named: Named, around: frozenset[Declaration]) -> str | None:
-    """A variant of values that hold none of some declarations."""
+def _finite_variant(named: Named, around: frozenset[Declaration]) -> str | None:
+    """A variant that has values which end: its fields hold none of the declarations around it."""
     around |= {named.declaration}
     for variant in named.declaration.variants:
         inner = [type for type in named.fields(variant).values() if isinstance(type, Named)]
-        if all([each.declaration not in around and _least(each, around) is not None for each in inner]):
+        if all([each.declaration not in around and _finite_variant(each, around) is not None for each in inner]):
             return variant
     return None
 

@@ -130,11 +130,16 @@ def check() -> None:
 PROGRAMS: dict[str, Any] = {"step of k-means": large.step, "gradient of a mixture": GRADIENT}
 
 
+def points_and_others(n: int, d: int) -> tuple[Any, dict[str, tuple[Any, ...]]]:
+    """The points, and what each program takes beside them."""
+    x, c, weights, _ = problem(n, d)
+    return x, {"step of k-means": (c,), "gradient of a mixture": (c, weights)}
+
+
 def of_half(half: int, n: int, d: int, asked: Any) -> None:
     """A process that runs plain programs on half of the points, as often as it is asked to."""
-    x, c, weights, _ = problem(n, d)
+    x, others = points_and_others(n, d)
     x = x[half * n // 2 : (half + 1) * n // 2].copy()
-    others = {"step of k-means": (c,), "gradient of a mixture": (c, weights)}
     compiled = {name: az.compile(f, threads=1) for name, f in PROGRAMS.items()}
     while (name := asked.recv()) is not None:
         compiled[name](x, *others[name])
@@ -145,8 +150,7 @@ def in_memory(n: int, d: int, rounds: int) -> Record:
     """Plain code, plain code in two processes at once, chunks, one worker and two, in turns."""
     import dask.array as da
 
-    x, c, weights, _ = problem(n, d)
-    others = {"step of k-means": (c,), "gradient of a mixture": (c, weights)}
+    x, others = points_and_others(n, d)
     clients = {workers: client_of(workers) for workers in (1, 2)}
     kept = {k: client.persist(da.from_array(x, chunks=(n // 20, d))) for k, client in clients.items()}
     pipes, processes = list[Any](), list[Any]()
