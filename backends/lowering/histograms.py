@@ -121,7 +121,7 @@ class Histograms(Groups):
         update: Callable[..., Sequence[ir.Statement]],
     ) -> None:
         """Compute the elements of a strip in lanes, and then combine them in order."""
-        bound = ir.bound_in(tuple(computed))
+        bound = {variable.name, *ir.bound_in(tuple(computed))}
         strip = ir.Constant(HISTOGRAM_STRIP)
         with self.over("block", ir.ceil_divide(length, strip)) as block:
             first = self.let("first", block * strip)

@@ -26,13 +26,16 @@ from adze.backends import disk_cache, multiversioning
 from adze.backends.llvm import stored
 from adze.backends.llvm.artifact import Kept
 from adze.backends.llvm.assemble import link
+from adze.backends.llvm.frames import entries
+from adze.backends.llvm.pool import workers
 from adze.core import primitive
 from adze.core.digest import NoDigest, digest
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for entries, which is empty and in use."""
+    """A folder for entries, which is empty and in use; what all programs share is there already, and not kept in it."""
+    entries(), workers()
     monkeypatch.setenv("ADZE_CACHE", str(tmp_path / "entries"))
     return tmp_path / "entries"
 

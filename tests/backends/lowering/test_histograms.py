@@ -70,6 +70,27 @@ def test_what_is_no_number_is_in_no_bin() -> None:
     np.testing.assert_array_equal(found, az.evaluate(moved)(x, 1.0))
 
 
+@pytest.mark.parametrize("n", LENGTHS)
+def test_the_gradient_of_extrema_in_bins_that_are_computed(n: int) -> None:
+    """Where each extremum was first is combined beside it: a value that is the number of the element itself."""
+
+    @az.program
+    def weighed(x: Vector, weights: az.Array[az.f64, "7"]) -> az.f64:
+        bins = az.round(3 * x + 2.25).astype(az.i64)
+        return az.sum(weights * az.histogram(az.maximum, -8.0, 7, bins, x * x + 1.0))
+
+    rng = np.random.default_rng(n)
+    x, weights = rng.normal(size=n), rng.normal(size=7)
+    bins, wanted = np.round(3 * x + 2.25).astype(int), np.zeros(n)
+    for k in range(7):
+        (members,) = np.nonzero(bins == k)
+        if members.size:
+            first = members[np.argmax(x[members] ** 2)]
+            wanted[first] = 2 * x[first] * weights[k]
+    for threads in (1, 2):
+        np.testing.assert_allclose(az.compile(az.grad(weighed), threads=threads)(x, weights), wanted, rtol=1e-14)
+
+
 def test_only_what_is_more_than_read_has_lanes() -> None:
     computed = az.compile(moved).loops
     assert "strip" in computed and "lanes step" in computed
