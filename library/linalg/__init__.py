@@ -90,7 +90,8 @@ __all__ = [
 NUMPY |= {
     getattr(np.linalg, function.__name__): function
     for function in (
-        cholesky, cond, det, eigh, eigvalsh, inv, lstsq, matrix_power, matrix_rank, multi_dot, norm, pinv, qr, slogdet,
-        solve, svd, trace,
+        cholesky, cond, cross, det, eigh, eigvalsh, inv, lstsq, matrix_power, matrix_rank, multi_dot, norm, pinv, qr,
+        slogdet, solve, svd, svdvals, tensordot, trace,
     )
+    if hasattr(np.linalg, function.__name__)
 }  # fmt: skip

@@ -5,7 +5,7 @@ Where eigenvalues or singular values are equal, their vectors have no derivative
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -77,10 +77,15 @@ def _of_qr(arguments: Any, results: Any, cotangents: Any) -> Any:
 _qr = operation("qr", of_lapack("qr", np.linalg.qr, _factors, small.orthonormal, LANES), _of_qr)
 
 
-def qr(a: Any) -> QRResult:
-    """Orthonormal columns Q and a triangle R with ``Q @ R == a`` (NumPy's mode "reduced").
+@overload
+def qr(a: Any, mode: Literal["reduced"] = "reduced") -> QRResult: ...
+@overload
+def qr(a: Any, mode: Literal["r"]) -> Expr: ...
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """Orthonormal columns Q and a triangle R with ``Q @ R == a``; with ``mode="r"``, R alone.
 
-    (Walter and Lehmann 2010, section 3.1, for tall matrices.)
+    ValueError for NumPy's other modes, which have more columns or are LAPACK's own form. (Walter and Lehmann 2010,
+    section 3.1, for tall matrices.)
 
     >>> import adze as az, numpy as np
     >>> q, r = az.evaluate(lambda a: az.linalg.qr(a))(np.array([[3.0, 0.0], [4.0, 5.0]]))
@@ -88,7 +93,10 @@ def qr(a: Any) -> QRResult:
     array([[3., 0.],
            [4., 5.]])
     """
-    return QRResult(*_qr(matrices("qr", floating(a), square=False)))
+    if mode not in ("reduced", "r"):
+        raise ValueError(at_line(f'qr: mode is "reduced" or "r" here, got {mode!r}'))
+    found = QRResult(*_qr(matrices("qr", floating(a), square=False)))
+    return found if mode == "reduced" else found.R
 
 
 # Eigenvalues
@@ -123,26 +131,30 @@ def _decomposed(a: Any) -> Any:
 _eigh = operation("eigh", _decomposed, _of_eigh)
 
 
-def eigh(a: Any) -> EighResult:
-    """Eigenvalues in ascending order and eigenvectors of symmetric matrices; NumPy looks at the lower triangle.
+def eigh(a: Any, UPLO: str = "L") -> EighResult:
+    """Eigenvalues in ascending order and eigenvectors of symmetric matrices, of which this triangle is looked at.
 
-    Derivatives are those with respect to the symmetric matrix (Giles 2008, section 3.1).
+    ValueError for another one than "L" and "U". Derivatives are those with respect to the symmetric matrix (Giles
+    2008, section 3.1).
 
     >>> import adze as az, numpy as np
     >>> az.evaluate(lambda a: az.linalg.eigh(a))(np.diag([2.0, 1.0])).eigenvalues
     array([1., 2.])
     """
-    return EighResult(*_eigh(matrices("eigh", floating(a))))
+    if UPLO.upper() not in ("L", "U"):
+        raise ValueError(at_line(f'eigh: UPLO is "L" or "U", got {UPLO!r}'))
+    given = matrices("eigh", floating(a))
+    return EighResult(*_eigh(given if UPLO.upper() == "L" else turned(given)))
 
 
-def eigvalsh(a: Any) -> Expr:
-    """The eigenvalues of symmetric matrices, in ascending order.
+def eigvalsh(a: Any, UPLO: str = "L") -> Expr:
+    """The eigenvalues of symmetric matrices, in ascending order; see :func:`eigh`.
 
     >>> import adze as az, numpy as np
     >>> az.evaluate(lambda a: az.linalg.eigvalsh(a))(np.diag([2.0, 1.0]))
     array([1., 2.])
     """
-    values: Expr = eigh(a).eigenvalues
+    values: Expr = eigh(a, UPLO).eigenvalues
     return values
 
 
@@ -181,16 +193,29 @@ def _singular(a: Any) -> Any:
 _svd = operation("svd", _singular, _of_svd)
 
 
-def svd(a: Any) -> SVDResult:
-    """The factors of ``U @ diag(S) @ Vh == a`` (NumPy's ``full_matrices=False``), singular values descending.
+@overload
+def svd(a: Any, full_matrices: bool = False, compute_uv: Literal[True] = True) -> SVDResult: ...
+@overload
+def svd(a: Any, full_matrices: bool = False, *, compute_uv: Literal[False]) -> Expr: ...
+def svd(a: Any, full_matrices: bool = False, compute_uv: bool = True) -> Any:
+    """The factors of ``U @ diag(S) @ Vh == a``, singular values descending; without ``compute_uv`` these alone.
 
+    ValueError for ``full_matrices``, which NumPy has by default, unless matrices are square: what belongs to no
+    singular value is any basis of the rest.
     (Townsend, "Differentiating the singular value decomposition", 2016.)
 
     >>> import adze as az, numpy as np
     >>> az.evaluate(lambda a: az.linalg.svd(a))(np.diag([1.0, -2.0])).S
     array([2., 1.])
     """
-    return SVDResult(*_svd(matrices("svd", floating(a), square=False)))
+    given = matrices("svd", floating(a), square=False)
+    if not compute_uv:
+        return SVDResult(*_svd(given)).S
+    rows, columns = dims(given.type)[-2:]
+    if full_matrices and rows != columns:
+        problem = f"is for square matrices here, which {given.type} may not be; there is full_matrices=False"
+        raise ValueError(at_line(f"svd: full_matrices=True {problem}"))
+    return SVDResult(*_svd(given))
 
 
 def svdvals(a: Any) -> Expr:
@@ -200,8 +225,7 @@ def svdvals(a: Any) -> Expr:
     >>> az.evaluate(lambda a: az.linalg.svdvals(a))(np.diag([1.0, -2.0]))
     array([2., 1.])
     """
-    values: Expr = svd(a).S
-    return values
+    return svd(a, compute_uv=False)
 
 
 # Pseudoinverses

@@ -191,9 +191,10 @@ def factored(a: Expr) -> Expr:
     return factor
 
 
-def cholesky(a: Any) -> Expr:
-    """The lower triangle L with ``L @ L.T == a``, for positive definite matrices; NumPy looks at the lower half of a.
+def cholesky(a: Any, upper: bool = False) -> Expr:
+    """The lower triangle L with ``L @ L.T == a``, for positive definite matrices, of which the lower half is looked at.
 
+    With ``upper`` it is U with ``U.T @ U == a``, and the upper half.
     Derivatives are those with respect to the symmetric matrix (Murray 2016, section 3.1). LinAlgError in the run for
     one that has no factor.
 
@@ -202,7 +203,8 @@ def cholesky(a: Any) -> Expr:
     array([[2., 0.],
            [1., 2.]])
     """
-    factor: Expr = factored(matrices("cholesky", floating(a)))
+    given = matrices("cholesky", floating(a))
+    factor: Expr = turned(factored(turned(given))) if upper else factored(given)
     return factor
 
 

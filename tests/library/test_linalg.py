@@ -119,6 +119,46 @@ def test_values_are_those_of_numpy(name: str) -> None:
         close(az.compile(program)(*narrow), call(np.linalg, *narrow), 2e-4)
 
 
+OPTIONS: dict[str, tuple[Callable[[Any], Any], np.ndarray]] = {
+    "svd, reduced": (lambda a: np.linalg.svd(a, full_matrices=False)[1], general(5, 3)),
+    "svd, numbers": (lambda a: np.linalg.svd(a, compute_uv=False), general(3, 5)),
+    "qr, reduced": (lambda a: np.linalg.qr(a, mode="reduced"), general(5, 3)),
+    "qr, r": (lambda a: np.linalg.qr(a, mode="r"), general(2, 3, 5)),
+    "eigh, lower": (lambda a: np.linalg.eigh(a, "L")[0], general(4, 4)),
+    "eigh, upper": (lambda a: np.linalg.eigh(a, UPLO="u")[0], general(4, 4)),
+    "eigvalsh, upper": (lambda a: np.linalg.eigvalsh(a, UPLO="U"), general(2, 3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_are_those_of_numpy(name: str) -> None:
+    """Of a matrix that is not symmetric, one triangle is looked at."""
+    call, a = OPTIONS[name]
+    close(az.evaluate(call)(a), call(a))
+
+
+def test_the_upper_factor() -> None:
+    """NumPy has it from 2.0 on."""
+    a = np.triu(positive(2, 4, 4)) + np.tril(general(4, 4), -1)
+    found = az.evaluate(lambda a: az.linalg.cholesky(a, upper=True))(a)
+    close(found, np.stack([scipy.linalg.cholesky(each) for each in a]))
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda a: np.linalg.svd(a), r"svd: full_matrices=True is for square matrices .* full_matrices=False \(at"),
+        (lambda a: np.linalg.qr(a, mode="complete"), r'qr: mode is "reduced" or "r" here, got \'complete\' \(at'),
+        (lambda a: az.linalg.eigh(a[:3], UPLO="lower"), r'eigh: UPLO is "L" or "U", got \'lower\' \(at'),
+    ],
+)
+def test_options_that_are_not_there(call: Callable[[Any], Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        az.evaluate(call)(general(5, 3))
+    square = az.program(lambda a: np.linalg.svd(a)).at(az.Array[az.f64, "n n"])
+    close(az.evaluate(square)(np.diag([1.0, -2.0]))[1], np.array([2.0, 1.0]))
+
+
 def test_numpy_on_expressions() -> None:
     @az.program
     def f(a: az.Array[az.f64, "n n"], b: az.Array[az.f64, "n"]) -> Any:
