@@ -553,6 +553,8 @@ def program(function: Callable[P, R]) -> Program[P, R]:
 
 
 def _program(function: Callable[P, R], count: int | None = None) -> Program[P, R]:
+    if not callable(function) or isinstance(function, Expr):
+        raise TypeError(at_line(f"a program or a Python function is expected here, not {description(function)}"))
     parameters, result = read_parameters(function, count)
     name, whole = getattr(function, "__name__", "program"), [parameter.expanded() for parameter in parameters]
     made = Program[P, R](function, name, whole, None if result is None else result.expanded())
@@ -578,8 +580,8 @@ def uncompiled(function: Any) -> Any:
 
 
 def instance_of(program: Program | Instance) -> Instance:
-    """An instance as it is, or the annotated instance of a program."""
-    return program if isinstance(program, Instance) else uncompiled(program).at()
+    """An instance as it is, or the annotated instance of a program or of a Python function."""
+    return program if isinstance(program, Instance) else as_program(program).at()
 
 
 def interpret(program: Program | Instance | Block, language: Fold[Any, Any, B]) -> B:

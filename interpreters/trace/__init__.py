@@ -128,6 +128,8 @@ def trace(
       t3 = t2 * x   # 8.0
       return t3
     """
+    if isinstance(program, Expr):
+        raise TypeError(at_line("az.trace runs a program and shows its steps; of a matrix there is az.linalg.trace"))
     family = program.program if isinstance(program, Instance) else as_program(program)
     runnable, keeping = (program if isinstance(program, Instance) else family), Keeping(keep)
 

@@ -528,3 +528,30 @@ def test_numbers_of_sizes_that_overflow(run: Any) -> None:
 def test_sizes_that_overflow_on_a_device(opencl: Any) -> None:
     with pytest.raises(ValueError, match=r"a size of 4 times 4611686018427387904 does not fit i64.*test_errors\.py"):
         az.compile(lambda n: az.size(az.reshape(az.zeros(0), (4, n))), backend="opencl")(HUGE)
+
+
+INTERPRETERS: dict[str, Callable[[Any], object]] = {
+    "program": az.program, "compile": az.compile, "evaluate": az.evaluate, "trace": az.trace, "pretty": az.pretty,
+    "check": az.check, "simplify": az.simplify, "draw": az.draw,
+}  # fmt: skip
+
+
+@pytest.mark.unguarded
+@pytest.mark.parametrize("name", INTERPRETERS)
+def test_what_is_no_program_is_refused_where_it_is_given(name: str) -> None:
+    interpreter = INTERPRETERS[name]
+    told = "a program or a Python function is expected here, not "
+    for given, described in (("text", "'text'"), (np.ones(3), r"an array of float64 with shape \(3,\)"), (None, "")):
+        with pytest.raises(TypeError, match=rf"{told}{described}.* \(at .*test_errors.py:\d+\)$"):
+            interpreter(given)
+    told = "of a matrix there is az.linalg.trace" if name == "trace" else rf"{told}f64\[a_0, a_1\]"
+    with pytest.raises(TypeError, match=rf"{told} \(at .*test_errors.py:\d+\)"):
+        az.evaluate(lambda a: interpreter(a) and a)(np.eye(2))
+
+
+@pytest.mark.unguarded
+def test_annotated_functions_are_interpreted_as_they_are() -> None:
+    def square(x: az.f64) -> Any:
+        return x * x
+
+    assert az.pretty(square) == az.pretty(az.program(square))  # type: ignore[arg-type]
