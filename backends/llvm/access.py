@@ -149,11 +149,12 @@ class Access:
                 continue
             if lanes == 0 or self._plain(address, inside):
                 text = f"load {type}, ptr {part}, {_ANYWHERE}{tag}"
-            elif self._apart(address, inside):
-                parts.append(self._from_memory(scalar, self._load_each(scalar, type, part, f"{_ANYWHERE}{tag}"), lanes))
+            elif not address.row:
+                loaded = self._load_each(scalar, type, place, part, self._mask(inside), f"{_ANYWHERE}{tag}")
+                parts.append(self._from_memory(scalar, loaded, lanes))
                 continue
             else:
-                name, pointer, mask = self._masked("load" if address.row else "gather", scalar, address, inside)
+                name, pointer, mask = self._masked("load", scalar, address, inside)
                 text = f"call {type} {name}({pointer} {_ANYWHERE} {part}, {mask}, {type} zeroinitializer){tag}"
             loaded = self.body.value(text)
             if address.backwards:
@@ -231,14 +232,22 @@ class Access:
         strip = self.widening.strip
         return not address.row and strip is not None and strip.mask is None and inside is None
 
-    def _load_each(self, scalar: Scalar, type: str, places: str, how: str) -> str:
-        """A vector of the elements at as many places."""
-        lanes, vector = self.widening.lanes, "poison"
+    def _load_each(self, scalar: Scalar, type: str, buffer: Place, places: str, mask: str | None, how: str) -> str:
+        """A vector of the elements at as many places; 0 in lanes that are off or outside, which read the first element.
+
+        That is there even of an empty buffer. A masked gather takes a branch for each lane on processors without one,
+        and longer than single loads on the others.
+        """
+        lanes, vector, on = self.widening.lanes, "poison", f"select <{self.widening.lanes} x i1> {mask}, "
+        if mask is not None:
+            first = self.body.value(f"insertelement <{lanes} x ptr> poison, ptr {buffer.pointer}, i64 0")
+            first = slice_of(self.body, "ptr", first, lanes, [0] * lanes)
+            places = self.body.value(f"{on}<{lanes} x ptr> {places}, <{lanes} x ptr> {first}")
         for lane in range(lanes):
             place = self.body.value(f"extractelement <{lanes} x ptr> {places}, i64 {lane}")
             part = self.body.value(f"load {memory_type(scalar)}, ptr {place}, {how}")
             vector = self.body.value(f"insertelement {type} {vector}, {memory_type(scalar)} {part}, i64 {lane}")
-        return vector
+        return vector if mask is None else self.body.value(f"{on}{type} {vector}, {type} zeroinitializer")
 
     def _store_each(self, scalar: Scalar, type: str, vector: str, places: str, how: str) -> None:
         """Store the elements of a vector at as many places."""

@@ -11,6 +11,15 @@ are run in order may require something in their steps, such as a bisection of it
 
 Where the rest overwrites what the requirements read, it waits until all of them are known to hold.
 
+A sum over a row requires something of what it reads, and has lanes along the row: these note what fails, too::
+
+    nest i < n                                           parallel i < n
+      for k < len(i)                                       lanes k < len(i) combining bad by or, s by add
+        require 0 <= c[at(i) + k] < m               =>       bad = bad or not 0 <= c[at(i) + k] < m
+        s = s + x[c[at(i) + k]]                              s = s + x[c[at(i) + k]]
+      y[i] = s                                             if bad: for k < len(i): require 0 <= c[at(i) + k] < m
+                                                           y[i] = s
+
 Where lanes are threads there is nothing to gain: such a nest is a grid like any other, with the requirements inside.
 """
 
@@ -63,8 +72,9 @@ def requirements(context: Context, plan: Plan) -> Built | None:
     beside = replace(plan, body=(*beside_requirements(required), *work))
     about = survey(beside.body, plan.variables)
     if work:
-        if not nests.roles_of(beside).along(plan.variables):
-            return None
+        roles = nests.roles_of(beside)
+        if not roles.along(plan.variables):
+            return _in_sums(beside, checks_in_sum(plan.body, roles), reduction)
         strip = min(strip, strip_of(about, context.target))
         layouts = nests.layouts_of(beside, about, loops[:-1], plan.variables[-1])
     if plan.variables[-1] in about.uniform:
@@ -92,6 +102,42 @@ def requirements(context: Context, plan: Plan) -> Built | None:
         kind: ir.Kind = "parallel" if parallel and loop is outer[0] else "sequential"
         made = (ir.For(loop.variable.name, loop.extent, kind, made, grain=grain if kind == "parallel" else None),)
     return Built(list(made), layouts)
+
+
+def checks_in_sum(body: ir.Block, roles: nests.Roles) -> ir.For | None:
+    """The loop of a body that sums and requires something of what it sums, if all lanes are to run along it."""
+    required = [each for each in body if ir.contains((each,), ir.Require)]
+    loop = required[0] if len(required) == 1 else None
+    if not isinstance(loop, ir.For) or ir.read_in((loop,)) & ir.written_in(body):
+        return None
+    return loop if roles.lane == loop.variable and roles.further == ((None, (loop.variable,), False),) else None
+
+
+def _in_sums(beside: Plan, checked: ir.For | None, failed: ir.Reduction) -> Built | None:
+    """A nest without its requirements, built with lanes along a sum, which note whether these fail."""
+    if checked is None:
+        return None
+    last = max([k for k, each in enumerate(checked.body) if isinstance(each, ir.Require)])
+    required = [each for each in checked.body[: last + 1] if isinstance(each, ir.Let | ir.Require)]
+    tests = [failed.combined(~each.test) for each in required if isinstance(each, ir.Require)]
+    one_by_one = replace(checked, body=tuple(required))
+
+    def noted(block: ir.Block) -> ir.Block:
+        made: list[ir.Statement] = []
+        for statement in block:
+            if isinstance(statement, ir.For) and statement.variable == checked.variable:
+                lanes = replace(statement, body=(*statement.body, *tests), reductions=(*statement.reductions, failed))
+                made += [
+                    ir.Declare(failed.name, _FALSE),
+                    lanes,
+                    ir.If(ir.Variable(failed.name, bool_), (one_by_one,), ()),
+                ]
+            else:
+                made.append(ir.map_inside(statement, noted))
+        return tuple(made)
+
+    built = nests.build(beside)
+    return replace(built, statements=list(noted(tuple(built.statements))))
 
 
 def _only_requires(body: ir.Block) -> bool:

@@ -27,7 +27,11 @@ A nest that combines (a sum, a maximum) is fused with those that write what it r
     nest j < n combining total by add: total = total + y[j]  =>  let v = exp(x[i]);  y[i] = v;  total = total + v
 
 A nest that only requires something becomes one with the nest behind it, which mostly reads the same; see
-``lowering/requirements.py`` for its loops. Code may run on after a failure, since reads are clamped.
+``lowering/requirements.py`` for its loops. Code may run on after a failure, since reads are clamped. Where both go
+through the same row, which may be of any length, a loop over the row does both, and reads it once::
+
+    nest i < n: nest k < len(i): require c[at(i) + k] < m
+    nest i < n: for k < len(i): s = s + x[c[at(i) + k]]  =>  nest i < n: for k < len(i): require ..; s = s + ..
 
 Statements keep their order, and so results are the same bits. A temporary that is stored, and from then on read at
 the same place by the same point alone, is not stored.
@@ -43,7 +47,7 @@ from ... import ir
 from ...decisions import writes_text
 from ...lowering import Lowered
 from ...lowering.privatisation import updated_by
-from ...lowering.requirements import work_of
+from ...lowering.requirements import checks_in_sum, work_of
 from ...lowering.roles import Planner, relaid
 from ...target import FUSION_BINDINGS, FUSION_LOOKAHEAD
 
@@ -109,7 +113,7 @@ class _Fusion:
             return None
         if _meets(first, variables) or _meets(second, variables) or not _apart(first.body, second.body, variables):
             return None
-        body = _with_loops_joined((*first.body, *_rest(first.body, second.body)))
+        body = _with_loops_joined((*self.checks(first, second), *_rest(first.body, second.body)))
         if body is None:
             return None
         bound = [s.name for s in ir.walk(body) if isinstance(s, ir.Let | ir.Declare)]
@@ -126,6 +130,13 @@ class _Fusion:
             read={pair: min(least, second.read[pair]) for pair, least in first.read.items() if pair in second.read},
         )
         return both if self.alike(first, second, both) else None
+
+    def checks(self, first: ir.Nest, second: ir.Nest) -> ir.Block:
+        """What the first nest does; what it requires along an inner axis, in a loop like that of the second nest."""
+        loop = next((statement for statement in second.body if isinstance(statement, ir.For)), None)
+        if loop is None or work_of(first.body) or self.planner.context.target.group:
+            return first.body
+        return tuple([_required_in_order(statement, loop) for statement in first.body])
 
     def feeds(self, first: ir.Nest, second: ir.Nest, rest: ir.Block) -> bool:
         """Whether the first nest only requires something, and the second fills what others read that may be unrolled.
@@ -146,7 +157,7 @@ class _Fusion:
         if first.combines or second.combines:
             return mine.in_order and its.in_order and common.in_order
         if not work_of(first.body):
-            return its == common and common.in_order
+            return its == common and (common.in_order or checks_in_sum(both.body, common) is not None)
         if mine.has_loops and its.has_loops:
             return mine == its == common and mine.plain
         leading = mine if mine.has_loops else its
@@ -278,12 +289,25 @@ def _rest(before: ir.Block, body: ir.Block) -> Iterator[ir.Statement]:
             yield statement
 
 
+def _required_in_order(statement: ir.Statement, like: ir.For) -> ir.Statement:
+    """A nest along one axis that only requires something, as a loop with the variable of another one."""
+    if not isinstance(statement, ir.Nest) or len(statement.axes) > 1:
+        return statement
+    if not all(isinstance(each, ir.Let | ir.Require) for each in statement.body):
+        return statement
+    [axis] = statement.axes
+    body = ir.substituted_in(statement.body, {axis.variable.name: ir.Variable(like.variable)})
+    return ir.For(like.variable, axis.extent, "sequential", body)
+
+
 def _with_loops_joined(body: ir.Block) -> ir.Block | None:
-    """A body with its two loops as one, if it has two and they can be one; none if they cannot."""
-    first, *more = [k for k, statement in enumerate(body) if isinstance(statement, ir.For)] or [len(body)]
-    if not more:
+    """A body with its two loops as one, if it has two and they can be one; none if they cannot, or are more."""
+    loops = [k for k, statement in enumerate(body) if isinstance(statement, ir.For)]
+    if len(loops) < 2:
         return body
-    (second,) = more
+    if len(loops) > 2:
+        return None
+    first, second = loops
     mine, its = body[first], body[second]
     assert isinstance(mine, ir.For) and isinstance(its, ir.For)
     changed, written = ir.assigned_in((mine,)), ir.written_in((mine,))

@@ -134,3 +134,62 @@ def test_what_is_overwritten_is_required_before(steps: int) -> None:
     broken = p.copy()
     broken[4] = 100
     agrees(chased, (x, p, 0), (x, broken, 1))
+
+
+@pytest.mark.parametrize("scalar", [az.f64, az.f32, az.i64])
+def test_a_sum_over_a_row_checks_what_it_reads(scalar: Any) -> None:
+    """Rows of any length, in any order and none; the failure is that of the first row that has one."""
+
+    @az.program
+    def product(
+        values: az.Array[scalar, "e"],
+        columns: az.Array[az.i64, "e"],
+        rows: az.Array[az.i64, "r"],
+        x: az.Array[scalar, "n"],
+    ) -> az.Array[scalar, "r-1"]:
+        def row(i: az.Expr) -> az.Expr:
+            here = slice(rows[i], rows[i + 1])
+            return az.sum(values[here] * x[columns[here]])
+
+        return az.generate(rows.shape[0] - 1, row)
+
+    kind = np.int64 if scalar == az.i64 else np.float32 if scalar == az.f32 else np.float64
+    lengths = RNG.permutation([*range(12), *[0] * 5, 31, 33, 64, 700])
+    rows = np.concatenate([[0], np.cumsum(lengths)])
+    values, x = RNG.integers(-9, 9, rows[-1]).astype(kind), RNG.integers(-9, 9, 50).astype(kind)
+    columns = RNG.integers(0, 50, rows[-1])
+    broken = columns.copy()
+    broken[[700, 300, 301, 40]] = 50, -1, 51, 60
+    agrees(product, (values, columns, rows, x), (values, broken, rows, x))
+    agrees(product, (values, columns, rows[::-1].copy(), x), (values, columns, rows, x[:0]))
+    assert az.compile(product).loops.count("parallel") == 1
+    for place in range(0, len(columns), 97):
+        broken = columns.copy()
+        broken[place] = -7
+        assert failure(az.compile(product), values, broken, rows, x) == failure(
+            az.evaluate(product), values, broken, rows, x
+        )
+
+
+def test_what_two_indices_of_a_row_require_is_found_in_order() -> None:
+    """The first array of indices is looked through before the second, row by row."""
+
+    @az.program
+    def differences(
+        first: az.Array[az.i64, "e"],
+        second: az.Array[az.i64, "e"],
+        rows: az.Array[az.i64, "r"],
+        x: az.Array[az.f64, "n"],
+    ) -> az.Array[az.f64, "r-1"]:
+        def row(i: az.Expr) -> az.Expr:
+            here = slice(rows[i], rows[i + 1])
+            return az.sum(x[first[here]] * x[second[here]])
+
+        return az.generate(rows.shape[0] - 1, row)
+
+    rows = np.arange(0, 101, 10)
+    first, second, x = RNG.integers(0, 40, 100), RNG.integers(0, 40, 100), RNG.integers(0, 9, 40) * 1.0
+    wrong, other = first.copy(), second.copy()
+    wrong[55], other[54] = 40, -1
+    for bad in ((wrong, second), (first, other), (wrong, other)):
+        agrees(differences, (first, second, rows, x), (*bad, rows, x))
