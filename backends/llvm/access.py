@@ -149,12 +149,12 @@ class Access:
                 continue
             if lanes == 0 or self._plain(address, inside):
                 text = f"load {type}, ptr {part}, {_ANYWHERE}{tag}"
-            elif not address.row:
+            elif address.offsets is not None or self._apart(address, inside):
                 loaded = self._load_each(scalar, type, place, part, self._mask(inside), f"{_ANYWHERE}{tag}")
                 parts.append(self._from_memory(scalar, loaded, lanes))
                 continue
             else:
-                name, pointer, mask = self._masked("load", scalar, address, inside)
+                name, pointer, mask = self._masked("load" if address.row else "gather", scalar, address, inside)
                 text = f"call {type} {name}({pointer} {_ANYWHERE} {part}, {mask}, {type} zeroinitializer){tag}"
             loaded = self.body.value(text)
             if address.backwards:
@@ -236,7 +236,7 @@ class Access:
         """A vector of the elements at as many places; 0 in lanes that are off or outside, which read the first element.
 
         That is there even of an empty buffer. A masked gather takes a branch for each lane on processors without one,
-        and longer than single loads on the others.
+        which data decide, and longer than single loads on the others.
         """
         lanes, vector, on = self.widening.lanes, "poison", f"select <{self.widening.lanes} x i1> {mask}, "
         if mask is not None:

@@ -18,7 +18,6 @@ from ...core.graph import Body, Node, Value, sources
 from ...core.language import Binding
 from ...core.types import Type, rank
 from .. import embed
-from .value_numbering import operands
 
 
 @dataclass
@@ -170,8 +169,10 @@ class Readers:
                 index = Index(binder, extent, node.op == "loop")
                 if self.loops.setdefault(binder.number, index) != index:
                     self.loops[binder.number] = None  # a body of several loops
+            inside = [value for body in node.bodies for value in body.results]
+            stack.extend([(inner, branch) for inner in sources(node.args)])
             branch = branch or node.row.branches
-            stack.extend([(inner, branch) for inner in [*sources(operands(node)), *statements_in(node)]])
+            stack.extend([(inner, branch) for inner in [*sources(inside), *statements_in(node)]])
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Any
 
 from ...core.builder import Builder, Replacement, Substitution
 from ...core.dims import Dim
-from ...core.graph import Body, Node, Value
+from ...core.graph import REQUIREMENT, Body, Node, Value
 from ...core.types import dims, i64, rank
 from .costs import is_costly
 
@@ -96,8 +96,8 @@ class ValueNumbering:
         return found
 
     def key(self, node: Node) -> Hashable:
-        """What nodes share that compute the same: loops, whatever they store."""
-        if node.op != "loop" or node.effects:
+        """What nodes share that compute the same: loops, whatever they store and require."""
+        if node.op != "loop" or not only_requires(node):
             return node.number
         if node.number not in self._keys:
             body, b = node.bodies[0], self.builder
@@ -159,6 +159,12 @@ class Computed:
 def start(node: Node) -> tuple[Hashable, ...]:
     """What loops share that begin with the same values."""
     return node.static, tuple([arg.number for arg in node.args])
+
+
+def only_requires(node: Node) -> bool:
+    """Whether a node has no effects but requirements, each of which is a statement of its own body."""
+    statements = [statement for body in node.bodies for statement in body.statements]
+    return node.effects <= {REQUIREMENT} and not any(statement.results for statement in statements)
 
 
 def kind(node: Node) -> Hashable:

@@ -217,9 +217,21 @@ def in_inner_loops(x: Vector) -> az.f64:
     return back_over(x, again)
 
 
+@az.program
+def in_a_test(x: Vector) -> az.f64:
+    """What a branch asks for runs always."""
+    _, before = states(x, lambda i, s: az.tanh(s * 0.5 + x))
+
+    def again(p: Any, t: Any) -> Any:
+        choice = lambda t, s, v: az.cond(az.tanh(s * 0.5 + v) > 0.7, lambda: t * s, lambda: t - s)  # noqa: E731
+        return az.map(choice, t, before[p], x)
+
+    return back_over(x, again)
+
+
 @pytest.mark.parametrize(
     "program",
-    [computed_again, of_two_arrays, of_the_step_alone, in_inner_loops],
+    [computed_again, of_two_arrays, of_the_step_alone, in_inner_loops, in_a_test],
     ids=lambda program: program.name,
 )
 def test_what_is_costly_and_computed_anyway_is_stored(program: Program) -> None:
@@ -232,6 +244,32 @@ def derived(x: Vector) -> az.f64:
     """Cosines are not computed by the forward sweep: to store them saves nothing."""
     _, before = states(x, lambda i, s: az.sin(s * 0.5 + x))
     return back_over(x, lambda p, t: (t + before[p]) * az.cos(before[p] * 0.5 + x))
+
+
+def test_inner_loops_that_require_something_run_once() -> None:
+    """The return sweep requires nothing, and finds what the loop stored in the forward sweep."""
+
+    @az.program
+    def f(x: Vector, at: az.Array[az.i64, "m"]) -> az.f64:
+        def row(above: Any, v: Any) -> Any:
+            def cell(left: Any, given: Any) -> Any:
+                y = az.tanh(left * given[0] + x[given[1]])
+                return y, y
+
+            ys = az.scan_loop(cell, v, (above, at))[1]
+            return ys, az.sum(ys)
+
+        return az.sum(az.scan_loop(row, az.zeros(at.shape[0]), x)[1])
+
+    x, at = np.linspace(0.2, 1.0, 4), np.array([3, 0, 2])
+    block = simplify(instance(az.grad(f), (x, at)).term)
+    assert count(block, "loop") == 4  # rows and cells, forwards and back
+    step = 1e-6 * np.eye(4)
+    slopes = [(az.evaluate(f)(x + e, at) - az.evaluate(f)(x - e, at)) / 2e-6 for e in step]
+    [found] = [block.interpret(Plain({"n": 4, "m": 3}))(Env(), [x, at])]
+    np.testing.assert_allclose(found[0], slopes, rtol=1e-7)
+    with pytest.raises(IndexError):
+        az.evaluate(az.grad(f))(x, np.array([3, 4, 2]))
 
 
 def test_what_is_not_computed_anyway_stays() -> None:
@@ -305,7 +343,7 @@ def test_the_cut_and_what_is_behind_it_cost_least() -> None:
         assert cost(set(before) - cut) == min(cost(set(behind)) for behind in inner)
 
 
-# Merging. Requirements have an order, so loops with such in them stay as they are.
+# Merging. Requirements have an order, so of two loops with such in them both stay as they are.
 
 
 def doubled(i: Any, s: Any) -> Any:
@@ -366,3 +404,14 @@ def test_loops_with_requirements_stay() -> None:
         return first, second
 
     assert merged(two) == 2
+
+
+def test_a_loop_with_requirements_stores_for_one_without() -> None:
+    @az.program
+    def two(x: Vector) -> tuple[Vector, Vector]:
+        places = az.iota(az.size(x))
+        _, first = az.scan_loop(lambda s, i: (doubled(i, s), x[s[i].astype(az.i64)]), x, places)
+        _, second = az.scan_loop(lambda s, i: (doubled(i, s), s[i]), x, places)
+        return first, second
+
+    assert merged(two) == 0
