@@ -1,7 +1,7 @@
 """Calls of functions that are written elsewhere: what they are given, and whether they keep what they promised.
 
 A function gets NumPy's scalars and arrays, which it cannot write to. It gives as many results as its rule for types
-says, of these types and sizes; who calls it copies them, since it may keep its own.
+says, of these types and sizes; who calls it copies them, since it may keep its own. Or it fills arrays that it gets.
 """
 
 from __future__ import annotations
@@ -40,12 +40,24 @@ def applied(function: Foreign, values: Sequence[Any], types: Sequence[Type]) -> 
 def given(function: Foreign, values: Sequence[Any], types: Sequence[Type]) -> list[Any]:
     """The results of a function, as :func:`applied`; the function may keep them, and change them later."""
     assert function.numpy is not None
+    if function.fills:
+        empty = [np.empty([dim.number({}) for dim in dims(type)], element(type).dtype) for type in types]
+        filled(function, values, empty)
+        return [each[()] for each in empty]
     found = function.numpy(*[_read_only(value) for value in values])
     results = [as_array(result) for result in (found if isinstance(found, tuple | list) else [found])]
     if len(results) != len(types) or not all(map(_fits, results, types)):
         wanted, found = ", ".join(map(str, types)), ", ".join(map(_described, results))
         raise BrokenPromise(f"{function.name} promised to give ({wanted}), but gave ({found})")
     return results
+
+
+def filled(function: Foreign, values: Sequence[Any], results: Sequence[Any]) -> None:
+    """Have a function that fills its results do so. BrokenPromise where it gives some, too."""
+    assert function.numpy is not None
+    found = function.numpy(*[_read_only(value) for value in values], *results)
+    if found is not None:
+        raise BrokenPromise(f"{function.name} promised to fill its results, but gave {_described(np.asarray(found))}")
 
 
 def _fits(value: Any, type: Type) -> bool:

@@ -201,6 +201,7 @@ def operation(
     cost: Callable[..., Any] | None = None,
     effects: bool = False,
     views: bool = False,
+    fills: bool = False,
 ) -> ForeignFunction:
     """A function on arrays, written elsewhere, as an operation of the language.
 
@@ -225,6 +226,8 @@ def operation(
       reduction, which have no order, it is refused, and where a derivative would run it again.
     * ``views`` says that ``numpy`` gets views of the memory of a call instead of copies, where it can. What they show
       may change as soon as it returns, but they may be kept: their memory is there as long as they are.
+    * ``fills`` says that ``numpy`` is handed, behind its arguments, an array for each result, whose elements are
+      anything yet. It writes all of them, and gives nothing: so large results are not copied.
 
     What ``numpy`` raises reaches the caller, with a note that says the line. Of several calls inside a parallel loop
     that raise at once it is the exception of the first iteration, and no call is made after an exception.
@@ -251,6 +254,8 @@ def operation(
         raise TypeError(at_line(f"{what}: c is an az.c_function, not {description(c)}"))
     if not callable(numpy) and (c is None or numpy is not None):
         raise TypeError(at_line(f"{what} takes a function on arrays, not {description(numpy)}"))
+    if fills and numpy is None:
+        raise TypeError(at_line(f"{what} has no function on arrays that would fill its results"))
     rules = dict(derivative or {})
     for mode, rule in rules.items():
         if mode not in _MOVING:
@@ -259,7 +264,9 @@ def operation(
     if effects and expansion is not None:
         raise TypeError(at_line(f"{what} has effects, which an expansion does not have"))
     types, outputs = _rule_of(result)
-    return ForeignFunction(Foreign(name, numpy, types, outputs, rules, cost, views, c, expansion, small, effects))
+    return ForeignFunction(
+        Foreign(name, numpy, types, outputs, rules, cost, views, c, expansion, small, effects, fills)
+    )
 
 
 def foreign(name: str, function: Any, result: Any) -> ForeignFunction:

@@ -193,6 +193,7 @@ class Foreign:
     expansion: Callable[..., Any] | None = None  # its meaning in terms of others, on expressions
     small: int = 0  # the largest extents of arguments for which code for a CPU has the expansion
     effects: bool = False  # it is a statement: run just as often, and in the order, as the program says
+    fills: bool = False  # `numpy` is handed arrays for its results, and fills them
 
     def __repr__(self) -> str:
         return self.name

@@ -3,9 +3,9 @@
 
 The code tells the number of the call (``lowering/calls.py``), the iteration that it is part of, where the arguments and
 results are, with their extents, and where the failure record is, which is another in each run. The function runs on
-copies, or on views that cannot be written to; what it gives is copied to where it shall be. A view keeps what it is
-a view of: the arena of the call, which then is that of no later call, or an array of the caller's. Of memory that is
-freed by the code itself there are no views, but copies.
+copies, or on views that cannot be written to; what it gives is copied to where it shall be, unless it is handed that
+place to fill. A view keeps what it is a view of: the arena of the call, which then is that of no later call, or an
+array of the caller's. Of memory that is freed by the code itself there are no views, but copies.
 
 What a function raises is kept by the run until that has ended, which it does as after any failure: no further function
 is called, and the exception reaches the caller as it is, with the line of the call beside it. Of several that were
@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.foreign import BrokenPromise, given, promised
+from ...core.foreign import BrokenPromise, filled, given, promised
 from ...core.types import Type, element, rank
 from ..lowering.context import Site
 from .frames import Frame
@@ -41,7 +41,7 @@ class Callbacks:
 
     def __init__(self, sites: Sequence[Site]) -> None:
         self._calls = [_Call(site) for site in sites]
-        self.views = any(site.function.views for site in sites)
+        self.views = any(site.function.views or site.function.fills for site in sites)
         self._raised: dict[int, tuple[_Order, BaseException]] = {}  # by the address of the failure record of a run
         self._spans: dict[int, list[_Span]] = {}  # the memory of each run, where there are views
         self._entry = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(self._call)
@@ -106,12 +106,29 @@ class _Call:
         """Run the function on arrays that are described by words, with views of these spans of memory, if it wants."""
         function, site = self.site.function, self.site
         arguments = [_given(type, words, spans if function.views else ()) for type in site.arguments]
+        if function.fills:
+            self._fill(arguments, [_described(type, words) for type in site.results], spans)
+            return
         places = [_array(type, *_described(type, words)) for type in site.results]
         for place, result in zip(places, given(function, arguments, self._types(arguments)), strict=True):
             if place.shape != result.shape:
                 shape = ", ".join(map(str, result.shape))
                 raise BrokenPromise(f"{function.name} gave an array of {shape}, where {place.shape} was promised")
             place[...] = result
+
+    def _fill(self, arguments: Sequence[Any], results: Sequence[tuple[int, list[int]]], spans: Sequence[_Span]) -> None:
+        """Have the function fill its results where they shall be, or arrays that are copied there."""
+        copied = list[tuple[Array, Array]]()
+        views = list[Array]()
+        for type, (address, extents) in zip(self.site.results, results, strict=True):
+            view = _view(type, address, extents, spans)
+            if view is None:
+                view = np.empty(extents, element(type).dtype)
+                copied.append((_array(type, address, extents), view))
+            views.append(view)
+        filled(self.site.function, arguments, views)
+        for place, view in copied:
+            place[...] = view
 
     def _types(self, arguments: Sequence[Any]) -> Sequence[Type]:
         shapes, known = [argument.shape for argument in arguments], self._promised
@@ -123,11 +140,17 @@ class _Call:
 def _given(type: Type, words: Iterator[int], spans: Sequence[_Span]) -> Any:
     """An argument: a number, a view of what somebody owns, or else a copy."""
     address, extents = _described(type, words)
+    view = _view(type, address, extents, spans)
+    return np.array(_array(type, address, extents))[()] if view is None else view
+
+
+def _view(type: Type, address: int, extents: Sequence[int], spans: Sequence[_Span]) -> Array | None:
+    """An array as part of what owns its memory; None for a number, and where nobody is known to."""
     size = math.prod(extents) * element(type).bytes
     for start, end, owner in spans if extents and size else ():
         if start <= address and address + size <= end:
             return np.ndarray(extents, element(type).dtype, owner, address - start)
-    return np.array(_array(type, address, extents))[()]
+    return None
 
 
 def _described(type: Type, words: Iterator[int]) -> tuple[int, list[int]]:

@@ -72,17 +72,18 @@ class LUResult(NamedTuple):
 # Factors
 
 
-def _getrf(turned: Any) -> Any:
+def _getrf(turned: Any, packed: Any, pivots: Any) -> None:
     """The factors of transposes, which are there column by column, as transposes."""
 
-    def factors(turned: Any) -> Any:
+    def factors(turned: Any, packed: Any, pivots: Any) -> None:
         columns, rows = turned.shape
-        packed, pivots = np.array(turned, order="C"), np.empty(min(rows, columns), np.intc)
+        numbers, packed[...] = np.empty(min(rows, columns), np.intc), turned
         if packed.size:
-            routines.run("getrf", packed.dtype, rows, columns, packed, rows, pivots)
-        return packed, pivots.astype("i8") - 1
+            routines.run("getrf", packed.dtype, rows, columns, packed, rows, numbers)
+        pivots[...] = numbers
+        pivots -= 1
 
-    return each_of(factors, turned)
+    each_of(factors, turned, packed, pivots)
 
 
 def _packed(type: Type) -> tuple[Type, Type]:

@@ -134,7 +134,7 @@ def one_by_one(function: Operation) -> Operation:
 
 def of_lapack(
     name: str,
-    numpy: Callable[..., Any],
+    numpy: Callable[..., None],
     result: Callable[..., Any],
     program: Operation,
     lanes: int = SMALL,
@@ -142,12 +142,12 @@ def of_lapack(
 ) -> Operation:
     """What LAPACK computes on stacks, on one thread; ``program`` is the same for one matrix, in the language.
 
-    It runs where constant extents are at most ``lanes``, and on OpenCL devices, if they are at most ``devices`` there
-    and the sizes are those of arguments.
+    ``numpy`` fills its results. ``program`` runs where constant extents are at most ``lanes``, and on OpenCL devices,
+    if they are at most ``devices`` there and the sizes are those of arguments.
     """
     each = of_each(program)
     called, expanded = [
-        library_operation(name, numpy=on_one_thread(numpy), result=result, views=True, expansion=expansion)
+        library_operation(name, numpy=on_one_thread(numpy), result=result, views=True, fills=True, expansion=expansion)
         for expansion in (None, each)
     ]
 
@@ -211,15 +211,17 @@ def regular(fine: Expr, problem: str) -> None:
 # LAPACK
 
 
-def each_of(function: Callable[..., Sequence[Any]], *arrays: Any) -> list[Any]:
-    """A function of one matrix, and of other arrays, for each of a stack; its results are stacked."""
-    front = arrays[0].shape[:-2]
-    if not front:
-        return list(function(*arrays))
-    made = [function(*[x[at] for x in arrays]) for at in np.ndindex(*front)]
-    shapes = made or [function(*[np.zeros(x.shape[len(front) :], x.dtype) for x in arrays])]
-    parts = [np.empty((*front, *np.shape(part)), np.asarray(part).dtype) for part in shapes[0]]
-    for at, results in zip(np.ndindex(*front), made, strict=True):
-        for part, result in zip(parts, results, strict=True):
-            part[at] = result
-    return parts
+def each_of(function: Callable[..., None], *arrays: Any) -> None:
+    """Have a function of one matrix, and of other arrays, fill what it fills for each of a stack."""
+    for at in np.ndindex(*arrays[0].shape[:-2]):
+        function(*[x[at] for x in arrays])
+
+
+def filling(function: Callable[..., Sequence[Any]]) -> Callable[..., None]:
+    """NumPy's function of one array, which fills arrays with its results."""
+
+    def filled(x: Any, *results: Any) -> None:
+        for place, result in zip(results, function(x), strict=True):
+            place[...] = result
+
+    return filled

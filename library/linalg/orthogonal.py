@@ -18,7 +18,19 @@ from ...core.primitive import PRIMITIVES
 from ...core.source import at_line
 from ...core.types import Type, bool_, dims
 from . import jacobi, small
-from .operands import SMALL, constant, like, matrices, of_lapack, on_diagonal, operation, regular, symmetric, turned
+from .operands import (
+    SMALL,
+    constant,
+    filling,
+    like,
+    matrices,
+    of_lapack,
+    on_diagonal,
+    operation,
+    regular,
+    symmetric,
+    turned,
+)
 from .triangles import triangular
 
 LANES = 8  # extents, at most, up to which code for a CPU has the program of a factorisation, and not a call
@@ -74,7 +86,7 @@ def _of_qr(arguments: Any, results: Any, cotangents: Any) -> Any:
     return (concatenate([first, q @ beyond_bar], axis=-1),)
 
 
-_qr = operation("qr", of_lapack("qr", np.linalg.qr, _factors, small.orthonormal, LANES), _of_qr)
+_qr = operation("qr", of_lapack("qr", filling(np.linalg.qr), _factors, small.orthonormal, LANES), _of_qr)
 
 
 @overload
@@ -119,7 +131,7 @@ def _values_and_vectors(type: Type) -> tuple[Type, Type]:
     return like(type, dims(type)[-1]), type
 
 
-_pairs = of_lapack("eigh", np.linalg.eigh, _values_and_vectors, jacobi.eigh, LANES, devices=SMALL)
+_pairs = of_lapack("eigh", filling(np.linalg.eigh), _values_and_vectors, jacobi.eigh, LANES, devices=SMALL)
 
 
 def _decomposed(a: Any) -> Any:
@@ -181,7 +193,7 @@ def _of_svd(arguments: Any, results: Any, cotangents: Any) -> Any:
     return (u @ inner @ vh + outside,)
 
 
-_triples = of_lapack("svd", _thin, _parts, jacobi.svd, LANES_SVD, devices=SMALL)
+_triples = of_lapack("svd", filling(_thin), _parts, jacobi.svd, LANES_SVD, devices=SMALL)
 
 
 def _singular(a: Any) -> Any:

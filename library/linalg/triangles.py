@@ -57,15 +57,15 @@ def of_second(*types: Type) -> Type:
 # Solves
 
 
-def _solved_triangles(lower: bool, transposed: bool, unit: bool, a: Any, b: Any) -> Any:
+def _solved_triangles(lower: bool, transposed: bool, unit: bool, a: Any, b: Any, x: Any) -> None:
     # A triangle in rows is the other one of the transpose in columns, and so are b and x: x.T a.T = b.T.
     uplo, trans, diag = "U" if lower else "L", "T" if transposed else "N", "U" if unit else "N"
 
-    def solved(a: Any, b: Any) -> Any:
+    def solved(a: Any, b: Any, x: Any) -> None:
         n, count = b.shape
-        a, x = np.ascontiguousarray(a), np.array(b, order="C")
+        a, x[...] = np.ascontiguousarray(a), b
         if not x.size:
-            return [x]
+            return
         # What is 0 before the first number of all right-hand sides stays so, as half of an identity.
         first = int(x.any(axis=1).argmax()) if lower != transposed and count > 1 and not x[0].any() else 0
         if count == 1:
@@ -73,9 +73,8 @@ def _solved_triangles(lower: bool, transposed: bool, unit: bool, a: Any, b: Any)
         else:
             corner, rest = a.reshape(-1)[first * (n + 1) :], x.reshape(-1)[first * count :]
             routines.run("trsm", a.dtype, "R", uplo, trans, diag, count, n - first, 1.0, corner, n, rest, count)
-        return [x]
 
-    return each_of(solved, a, b)[0]
+    each_of(solved, a, b, x)
 
 
 def _in_blocks(called: Operation, a: Any, b: Any) -> Any:
@@ -155,23 +154,24 @@ def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False, 
 # The factor of Cholesky
 
 
-def _factors(a: Any) -> Any:
+def _factors(a: Any, factor: Any) -> None:
     if a.ndim == 2:
-        return _factor(a)[0]
+        _factor(a, factor)
+        return
     try:
-        return np.linalg.cholesky(a)
+        factor[...] = np.linalg.cholesky(a)
     except np.linalg.LinAlgError:  # some of them have none: which is for a requirement to say
-        return each_of(_factor, a)[0]
+        each_of(_factor, a, factor)
 
 
-def _factor(a: Any) -> Any:
+def _factor(a: Any, factor: Any) -> None:
     """The factor of one matrix, or NaN: NumPy, which is fast for many small ones, copies element by element."""
     # Column by column, the lower half of a is the upper one of its transpose.
-    n, factor = len(a), np.array(a, order="C")
+    n, factor[...] = len(a), a
     if n and routines.run("potrf", a.dtype, "U", n, factor, n):
-        return [np.full_like(a, np.nan)]
-    routines.clear_above(factor)
-    return [factor]
+        factor[...] = np.nan
+    else:
+        routines.clear_above(factor)
 
 
 def _of_factor(arguments: Any, factor: Any, cotangent: Any) -> Any:

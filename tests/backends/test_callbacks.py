@@ -372,6 +372,49 @@ def test_views_are_of_the_memory_of_the_call() -> None:
     assert az.compile(lambda m: looking(m[:0]) + looking(m * 2.0))(ROWS) == pytest.approx(2 * ROWS.sum())
 
 
+@pytest.mark.parametrize("views", [False, True])
+def test_functions_fill_their_results(views: bool) -> None:
+    def divided(x: np.ndarray, y: np.ndarray, quotients: np.ndarray, remainders: np.ndarray, most: np.ndarray) -> None:
+        np.divmod(x, y, quotients, remainders)
+        most[...] = remainders.max(initial=0.0)
+
+    operation = az.operation("divided", numpy=divided, result=lambda x, y: (x, x, az.f64), views=views, fills=True)
+    x, y = 10.0 * RANDOM.standard_normal(100), 1.0 + RANDOM.random(100)
+    program = az.program(lambda x, y: operation(x, y)).at(az.Array[az.f64, "n"], az.Array[az.f64, "n"])
+    compiled = az.compile(program)
+    wanted = (*np.divmod(x, y), np.remainder(x, y).max())
+    for k in (100, 1, 0):
+        for run in (compiled, az.evaluate(program)):
+            found = run(x[:k], y[:k])
+            np.testing.assert_array_equal(found[0], wanted[0][:k])
+            np.testing.assert_array_equal(found[1], wanted[1][:k])
+            assert found[2] == wanted[1][:k].max(initial=0.0)
+    rows = az.compile(lambda m, y: az.map(lambda x: operation(x, y)[1], m))(np.stack([x, 2 * x, y]), y)
+    np.testing.assert_array_equal(rows, np.remainder([x, 2 * x, y], y))
+
+
+def test_what_a_function_fills_may_be_kept() -> None:
+    kept: list[np.ndarray] = []
+
+    def doubled(x: np.ndarray, y: np.ndarray) -> None:
+        np.multiply(x, 2, y)
+        kept.append(y)
+
+    doubling = az.operation("doubling", numpy=doubled, result=lambda x: x, fills=True)
+    compiled = az.compile(az.program(lambda x: az.sum(doubling(x))).at(az.Array[az.f64, "n"]))
+    x = RANDOM.standard_normal(500)
+    for k in range(3):
+        compiled(x + k)
+    for k in range(3):
+        np.testing.assert_array_equal(kept[k], 2 * (x + k))
+    giving = az.operation("giving", numpy=lambda x, y: x, result=lambda x: x, fills=True)
+    for run in (az.compile(lambda x: giving(x)), az.evaluate(lambda x: giving(x))):
+        with pytest.raises(TypeError, match=r"giving promised to fill its results, but gave f64\[500\], at"):
+            run(x)
+    with pytest.raises(TypeError, match="the operation random has no function on arrays that would fill its results"):
+        az.operation("random", c=az.c_function("libc.so.6", "getentropy"), result=az.f64, fills=True)
+
+
 def test_views_keep_the_arena_of_their_call() -> None:
     kept: list[np.ndarray] = []
     keeping = az.operation("keeping", numpy=lambda x: [kept.append(x[::2]), 1.0][1], result=az.f64, views=True)
