@@ -41,7 +41,8 @@ class Sets:
         self._size, self._filled = inputs + 1, inputs  # how much of both is in use
         # A set's hash is the sum of random numbers, one an input (Zobrist 1970).
         self._random = np.random.default_rng(0).integers(0, 1 << 64, inputs, np.uint64)
-        self._by_hash: dict[int, int] = {}
+        self._mixed = np.zeros(0, np.uint64)  # a random number for each set, by which groups of sets are told apart
+        self._entries: list[tuple[Array, Array]] = []  # hashes of sets, each time in order, and the sets' numbers
 
     def matrix(self, numbers: Array) -> scipy.sparse.csr_array:
         """The sets of these numbers, in order, as the rows of a boolean matrix with sorted columns."""
@@ -52,18 +53,21 @@ class Sets:
         )
 
     def united(self, numbers: Array) -> Array:
-        """The unions along the last axis."""
-        count = numbers.shape[-1]
-        if count == 0:
+        """The unions along the last axis; the result only repeats along axes where they do not change."""
+        if numbers.shape[-1] == 0:
             return np.zeros(numbers.shape[:-1], NUMBER)
-        rows = numbers.reshape(-1, count)
-        result: Array = rows.max(axis=1, initial=0)
-        several = np.flatnonzero(((rows != result[:, None]) & (rows != 0)).any(axis=1))
+        rows = np.sort(numbers, axis=-1)
+        rows[..., 1:][rows[..., 1:] == rows[..., :-1]] = 0  # in each row a set is there once, in order
+        rows.sort(axis=-1)
+        rows = _repeated_once(rows, rows.ndim - 1)
+        shape, rows = rows.shape[:-1], rows.reshape(-1, rows.shape[-1])
+        result: Array = rows[:, -1].copy()
+        several = np.flatnonzero(rows[:, -2:-1].any(axis=1))
         if several.size:
-            rows, back = self._distinct(rows[several])
-            starts = np.arange(0, rows.size + 1, count, dtype=NUMBER)
-            result[several] = self._products(rows.ravel(), starts)[back]
-        return result.reshape(numbers.shape[:-1])
+            rows = rows[several]
+            there = rows != 0
+            result[several] = self._of_groups(there.sum(axis=1), rows[there])
+        return np.broadcast_to(result.reshape(shape), numbers.shape[:-1])
 
     def united_at(self, places: Array, numbers: Array, count: int) -> Array:
         """For each place in 0..count the union of the sets that go there."""
@@ -76,7 +80,7 @@ class Sets:
         """The unions of the elements of several arrays that broadcast; the result has no axis that they only repeat."""
         if len(layers) == 1:
             return layers[0]
-        own = [once(layer) for layer in layers]
+        own = _different([_repeated_once(once(layer)) for layer in layers])
         shape = np.broadcast_shapes(*[layer.shape for layer in own])
         full = np.broadcast_shapes(*[layer.shape for layer in layers])
         stacked = np.stack([np.broadcast_to(layer, shape) for layer in own], axis=-1)
@@ -84,17 +88,15 @@ class Sets:
 
     # The table
 
-    def _distinct(self, rows: Array) -> tuple[Array, Array]:
-        """The different rows, and which of them each row is: where that saves more than it costs."""
-        lengths = self._starts[1 : self._size + 1] - self._starts[: self._size]
-        if len(rows) == 1 or lengths[rows].sum() < 4 * rows.size:
-            return rows, np.arange(len(rows))
-        rows = np.sort(rows, axis=1)
-        key = rows[:, 0].astype(np.int64)
-        for column in rows.T[1:]:
-            key = np.unique(key, return_inverse=True)[1] * self._size + column
-        _, first, back = np.unique(key, return_index=True, return_inverse=True)
-        return rows[first], back
+    def _of_groups(self, lengths: Array, numbers: Array) -> Array:
+        """The numbers of unions of groups of sets, one after the other; in a group each is there once, in order."""
+        if numbers.max() <= self.inputs:  # each set is one input
+            return self._entered(_begins(lengths), numbers - 1)
+        if len(self._mixed) < self._size:
+            self._mixed = np.random.default_rng(1).integers(0, 1 << 64, 2 * self._size, np.uint64)
+        _, first, back = _distinct(self._mixed, lengths, numbers)
+        lengths, numbers = _some(first, lengths, numbers)
+        return self._products(numbers, _begins(lengths))[back]
 
     def _products(self, numbers: Array, starts: Array) -> Array:
         """The numbers of unions of groups of sets; ``starts`` says where the groups begin in ``numbers``."""
@@ -117,33 +119,37 @@ class Sets:
         many = np.flatnonzero(lengths > 1)
         if not many.size:
             return result
-        if len(many) < len(lengths):
-            members = members[spans(starts[many], lengths[many])]
-        lengths = lengths[many]
-        begins = np.cumsum(lengths) - lengths
-        hashes, first, back = np.unique(
-            np.add.reduceat(self._random[members], begins), return_index=True, return_inverse=True
-        )
-        order = np.argsort(first)  # as they come, so that sets which are used together are near each other
-        hashes, first = hashes[order], first[order]
-        numbers = np.array([self._by_hash.get(key, -1) for key in hashes.tolist()], NUMBER)
-        new = np.flatnonzero(numbers < 0)
-        added = first[new]
-        rows = members if len(added) == len(lengths) else members[spans(begins[added], lengths[added])]
-        numbers[new] = self._added(lengths[added], rows)
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        found = numbers[place[back]]
-        known = np.delete(np.arange(len(lengths)), added)
-        known_lengths, known_members = self._rows(found[known])
-        if np.array_equal(known_lengths, lengths[known]) and np.array_equal(
-            known_members, members[spans(begins[known], lengths[known])]
-        ):
-            self._by_hash.update(zip(hashes[new].tolist(), numbers[new].tolist(), strict=True))
-        else:
-            found = self._added(lengths, members)  # two sets have one hash: here nothing is shared
-        result[many] = found
+        lengths, members = _some(many, lengths, members)
+        hashes, first, back = _distinct(self._random, lengths, members)
+        lengths, members = _some(first, lengths, members)
+        numbers = self._known(hashes)
+        known = np.flatnonzero(numbers >= 0)
+        if known.size and not all(map(np.array_equal, self._rows(numbers[known]), _some(known, lengths, members))):
+            numbers[:] = -1  # two sets have one hash: here nothing is shared
+        new = np.flatnonzero(numbers < 0)  # as they come, so that sets which are used together are near each other
+        numbers[new] = self._added(*_some(new, lengths, members))
+        self._enter(hashes[new], numbers[new])
+        result[many] = numbers[back]
         return result
+
+    def _known(self, hashes: Array) -> Array:
+        """The numbers of the sets of these hashes, -1 for those that are not there."""
+        found = np.full(len(hashes), -1, NUMBER)
+        for entered, numbers in self._entries:
+            place = np.minimum(np.searchsorted(entered, hashes), len(entered) - 1)
+            there = entered[place] == hashes
+            found[there] = numbers[place[there]]
+        return found
+
+    def _enter(self, hashes: Array, numbers: Array) -> None:
+        """Note the hashes of new sets: each list of them is at least twice as long as the next one."""
+        if not len(hashes):
+            return
+        while self._entries and len(self._entries[-1][0]) < 2 * len(hashes):
+            before = self._entries.pop()
+            hashes, numbers = np.concatenate([before[0], hashes]), np.concatenate([before[1], numbers])
+        order = np.argsort(hashes)
+        self._entries.append((hashes[order], numbers[order]))
 
     def _added(self, lengths: Array, members: Array) -> Array:
         """The numbers of new sets."""
@@ -166,6 +172,59 @@ class Sets:
 def once(array: Array) -> Array:
     """An array with one element along the axes that only repeat it."""
     return array[tuple([slice(0, 1) if step == 0 else slice(None) for step in array.strides])]
+
+
+def _repeated_once(array: Array, axes: int | None = None) -> Array:
+    """An array with one element along those of its first axes, or of all, where its elements are the same."""
+    for axis in range(array.ndim if axes is None else axes):
+        first = array[(slice(None),) * axis + (slice(0, 1),)]
+        if array.shape[axis] > 1 and bool((array == first).all()):
+            array = first
+    return array
+
+
+def _different(arrays: Sequence[Array]) -> list[Array]:
+    """The different ones of some arrays; only those with one sum are compared."""
+    found: dict[tuple[Any, ...], list[Array]] = {}
+    for array in arrays:
+        like = found.setdefault((array.shape, int(array.sum(dtype=np.int64))), [])
+        if not any([np.array_equal(array, each) for each in like]):
+            like.append(array)
+    return [array for like in found.values() for array in like]
+
+
+def _begins(lengths: Array) -> Array:
+    """Where each of some rows begins that stand one after the other, and where the last one ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
+def _distinct(random: Array, lengths: Array, members: Array) -> tuple[Array, Array, Array]:
+    """The hashes of the different rows, as they come, the first of each, and which of them each row is.
+
+    ``random``: a number for each member, which a row's hash is the sum of. Rows are compared where hashes are equal; if
+    two are not the same, all rows count as different.
+    """
+    begins, every = _begins(lengths), np.arange(len(lengths))
+    hashes = np.add.reduceat(random[members], begins[:-1])
+    _, first, back = np.unique(hashes, return_index=True, return_inverse=True)
+    if len(first) == len(every):
+        return hashes, every, every
+    order = np.argsort(first)
+    again, one = np.delete(every, first), np.delete(first[back], first)
+    if not np.array_equal(lengths[one], lengths[again]) or not np.array_equal(
+        members[spans(begins[one], lengths[one])], members[spans(begins[again], lengths[again])]
+    ):
+        return hashes, every, every
+    first, place = first[order], np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return hashes[first], first, place[back]
+
+
+def _some(rows: Array, lengths: Array, members: Array) -> tuple[Array, Array]:
+    """The lengths and members of some of many rows, whose numbers are given."""
+    if len(rows) == len(lengths):
+        return lengths, members
+    return lengths[rows], members[spans(_begins(lengths)[rows], lengths[rows])]
 
 
 def spans(begins: Array, lengths: Array) -> Array:

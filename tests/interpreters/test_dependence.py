@@ -123,7 +123,7 @@ def test_unions_are_those_of_plain_sets(collide: bool) -> None:
     """Of inputs, and then of what was united, some of it known already."""
     draw, sets = np.random.default_rng(4), Sets(12)
     if collide:
-        sets._random[:] = 0
+        sets._random[:], sets._mixed = 0, np.zeros(10_000, np.uint64)
     members = {0: set[int](), **{k + 1: {k} for k in range(12)}}
     for _ in range(4):
         groups = draw.choice(np.array(sorted(members)), (30, 3))
@@ -134,3 +134,17 @@ def test_unions_are_those_of_plain_sets(collide: bool) -> None:
             members[int(number)] = wanted
         if not collide:
             assert len({frozenset(each) for each in members.values()}) == len(members)
+
+
+def test_layers_that_repeat_or_are_the_same_are_united_as_all_are() -> None:
+    draw, sets = np.random.default_rng(5), Sets(12)
+    for _ in range(20):
+        table, row, column = [draw.integers(0, 13, shape).astype(np.int32) for shape in ((3, 4), (4,), (3, 1))]
+        layers = [table, row, column, table.copy(), table[[1, 2, 0]], np.broadcast_to(row, (3, 4))]
+        layers = [layers[k] for k in draw.permutation(6)[: draw.integers(2, 7)]]
+        found = sets.joined(layers)
+        full = np.broadcast_arrays(*layers)
+        assert found.shape == full[0].shape
+        for place, number in np.ndenumerate(found):
+            wanted = {int(layer[place]) - 1 for layer in full} - {-1}
+            assert set(sets.matrix(np.array([number])).indices.tolist()) == wanted
