@@ -177,10 +177,11 @@ def least(
 
 def points(loops: Sequence[ir.Axis]) -> float:
     """How many points a nest has, about."""
-    return math.prod([_turns(loop.extent) for loop in loops])
+    return math.prod([turns(loop.extent) for loop in loops])
 
 
-def _turns(extent: ir.Expression) -> float:
+def turns(extent: ir.Expression) -> float:
+    """How many turns a loop has, about."""
     return max(1.0, float(extent.value)) if isinstance(extent, ir.Constant) else SURVEY_UNKNOWN_ITERATIONS
 
 

@@ -38,6 +38,11 @@ class Readers:
             self.known[name, axis] = sum([self.of(nest, name, axis) for nest in self.nests[name]])
         return self.known[name, axis]
 
+    def along_axes(self, name: str) -> bool:
+        """Whether no loop moves along several axes of an array at once, as one does that reads all of it as one row."""
+        loads = [load for nest in self.nests[name] for load in self.contents(nest).loads if load.buffer.name == name]
+        return all(sum(map(len, load.varies)) == len(frozenset().union(*load.varies)) for load in loads)
+
     @cached_property
     def nests(self) -> dict[str, list[ir.Nest]]:
         """By array, the nests whose points read it, but for what nests inside of them do."""
@@ -49,13 +54,16 @@ class Readers:
 
     def of(self, nest: ir.Nest, name: str, axis: int) -> float:
         """What one of them costs."""
-        plan = self.plan(nest)
-        if id(nest) not in self.surveys:
-            self.surveys[id(nest)] = survey(plan.body, plan.variables)
-        found = self.surveys[id(nest)]
+        plan, found = self.plan(nest), self.contents(nest)
         loads = [_with_last(load, axis) if load.buffer.name == name else load for load in found.loads]
         found = replace(found, loads=loads)
         return points(plan.loops) * least(plan.loops, found, plan.temporaries, plan.reductions, plan.target)
+
+    def contents(self, nest: ir.Nest) -> Survey:
+        """What one of them consists of."""
+        if id(nest) not in self.surveys:
+            self.surveys[id(nest)] = survey(nest.body, [axis.variable.name for axis in nest.axes])
+        return self.surveys[id(nest)]
 
 
 def _with_last(access: Access, axis: int) -> Access:

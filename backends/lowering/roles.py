@@ -27,9 +27,11 @@ from dataclasses import replace
 
 from .. import ir
 from ..decisions import writes_text
+from ..target import LANE_ELEMENT_COST
 from . import contractions, grids, nests, totals
 from .context import Context
 from .group_updates import shared_accumulators
+from .lanes import turns
 from .lower import Lowered
 from .nests import Built, Layouts, Plan, Roles
 from .point_sums import point_sums
@@ -37,7 +39,7 @@ from .privatisation import private_accumulators
 from .readers import Readers
 from .regrouping import regrouped
 from .requirements import beside_requirements, requirements
-from .unrolling import straightened
+from .unrolling import stored_along, straightened
 
 
 def with_roles(lowered: Lowered) -> Lowered:
@@ -202,8 +204,29 @@ class _Roles:
             return grids.build(plan)
         built = contractions.build(plan)
         if built.decision and not self.context.decisions.take("contract", writes_text(nest), built.decision):
-            return nests.build(plan)
-        return built
+            built = nests.build(plan)
+        return replace(built, layouts={**built.layouts, **self.of_straight_lines(plan, built)})
+
+    def of_straight_lines(self, plan: Plan, built: Built) -> Layouts:
+        """The layouts of what iterations will store as lanes of straight-line code (``unrolling.py``).
+
+        Each array is contiguous along these, if those who read it do not pay more for that, nor read it as one row.
+        """
+        allowed, readers = plan.target.transformations, self.planner.readers
+        free = {each.buffer for each in ir.of_kind(plan.body, ir.Store) if len(each.indices) > 1}
+        free = {buffer for buffer in free if buffer.name in plan.temporaries and readers.along_axes(buffer.name)}
+        *_, loop = built.statements
+        if not (free and allowed.unroll and allowed.vectorise and isinstance(loop, ir.For)):
+            return {}
+        found = dict[str, tuple[int, ...]]()
+        stored = stored_along(loop, free, not plan.parallel, plan.target, self.context.fresh)
+        for buffer, (axis, elements) in stored.items():
+            *others, last = built.layouts[buffer.name]
+            written = turns(buffer.extents[axis]) * elements
+            across = written * LANE_ELEMENT_COST * plan.target.lanes(buffer.scalar)
+            if last != axis and readers.cost(buffer.name, axis) <= readers.cost(buffer.name, last) + across:
+                found[buffer.name] = (*[each for each in (*others, last) if each != axis], axis)
+        return found
 
     def note(self, layouts: Layouts) -> None:
         """Where arrays are 0, by their axes in memory."""

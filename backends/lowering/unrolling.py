@@ -21,13 +21,17 @@ receives one constant is that constant.
 Inside a parallel loop that is not of this kind, a loop that is written to run in order becomes lanes too, if each of
 its iterations stores at places of its own and reads what no other one stored.
 
+What an iteration fills of a temporary is a row of it, and lanes would store one element of each of several rows. So a
+temporary gets the iterations as its last axis (``roles.py`` asks which ones would), and those who read it find columns:
+sums over the iterations have these as lanes, as in ``rows.T @ rows`` of the rows of many small Jacobians.
+
 It is done where it is less work: reading or writing an element of each of several rows is one access a lane, while
 what is computed costs one operation for all lanes; a plain map over rows gains nothing and stays as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...core.types import i64
@@ -53,6 +57,17 @@ def straightened(body: ir.Block, target: Target, fresh: Callable[[str], str], de
     return ir.without_unread(made) if made != body else body
 
 
+def stored_along(
+    loop: ir.Statement, free: Collection[ir.Buffer], inside: bool, target: Target, fresh: Callable[[str], str]
+) -> Mapping[ir.Buffer, tuple[int, int]]:
+    """By array, along which axis the iterations of a loop store it, and how many elements each of them.
+
+    Nothing, if the loop does not become straight-line code along lanes even where these ``free`` arrays are contiguous
+    along it. ``inside`` a parallel loop it is one that runs in order.
+    """
+    return _Groups(target, fresh, {}, Decisions(), {}, inside).stored_along(loop, free)
+
+
 @dataclass
 class _Range:
     """A loop over a range: all iterations of a parallel loop, or of one that was cut into chunks."""
@@ -71,6 +86,16 @@ class _Group:
     written: list[ir.Statement] = field(default_factory=list)
     cost: float = 0.0
     across: bool = False  # they combine lanes
+
+
+@dataclass(frozen=True)
+class _StraightLoop:
+    """The body of a loop as straight-line code along so many lanes, what an iteration costs, and what it did before."""
+
+    body: ir.Block
+    lanes: int
+    cost: float
+    before: float
 
 
 @dataclass
@@ -141,14 +166,10 @@ class _Groups:
         if group is None:
             return []
         code = group.code
-        lanes = self.target.transformations.strip or self.target.lanes(scalar_of(code.body))
-        short = isinstance(code.extent, ir.Constant) and code.extent.value < lanes
-        body = ir.without_dead(code.body)
-        cost = _along_lanes(body, code.variable, lanes)
-        # loops without such combinations are unrolled in any case, later
-        before = group.cost if group.across else min(group.cost, _along_lanes(body, code.variable, 1))
-        if short or not body:
+        straight = self._straight(group)
+        if straight is None:
             return group.written
+        body, lanes, cost, before = straight.body, straight.lanes, straight.cost, straight.before
         loops = f"{len(group.written)} loops over {ir.expression_text(code.extent)}"
         told = f"{loops}: straight-line code of {len(body)} statements, {lanes} iterations side by side"
         if not self.decisions.take("unroll", writes_text(*body), told, cost * UNROLLING_GAIN <= before):
@@ -159,6 +180,43 @@ class _Groups:
         size = lanes * max(1, min(UNROLLED_CHUNK_STRIPS, UNROLLED_CHUNK_WORK // max(1, int(cost * lanes))))
         grain = ir.Constant(int(THREAD_GRAIN / max(1.0, cost)) + 1)
         return [Chunk(ir.Axis(code.variable, code.extent), size, self.fresh).parallel(loop, grain)]
+
+    def _straight(self, group: _Group) -> _StraightLoop | None:
+        """The straight-line code of a group, and what it costs; None for a loop that is shorter than a register."""
+        code = group.code
+        lanes = self.target.transformations.strip or self.target.lanes(scalar_of(code.body))
+        short = isinstance(code.extent, ir.Constant) and code.extent.value < lanes
+        body = ir.without_dead(code.body)
+        if short or not body:
+            return None
+        # loops without such combinations are unrolled in any case, later
+        before = group.cost if group.across else min(group.cost, _along_lanes(body, code.variable, 1))
+        return _StraightLoop(tuple(body), lanes, _along_lanes(body, code.variable, lanes), before)
+
+    def stored_along(self, loop: ir.Statement, free: Collection[ir.Buffer]) -> Mapping[ir.Buffer, tuple[int, int]]:
+        """See above."""
+        found = _range(loop, self.inside)
+        group = self._group(loop, found) if found is not None else None
+        straight = self._straight(group) if group is not None else None
+        if group is None or straight is None:
+            return {}
+        stores = [each for each in ir.of_kind(straight.body, ir.Store) if each.buffer in free]
+        made = dict[ir.Buffer, tuple[int, int]]()
+        for buffer in dict.fromkeys([each.buffer for each in stores]):
+            own = [each for each in stores if each.buffer == buffer]
+            axes = [_along(each, group.code.variable, straight.body) for each in own]
+            if axes[0] is not None and len(set(axes)) == 1:
+                made[buffer] = axes[0], len(own)
+        least = straight.cost - LANE_ELEMENT_COST * sum([count for _, count in made.values()])
+        return made if least * UNROLLING_GAIN <= straight.before else {}
+
+
+def _along(store: ir.Store, variable: ir.Variable, body: ir.Block) -> int | None:
+    """The axis at whose own number each iteration stores, if nothing else in the place varies with it."""
+    axes = [axis for axis, index in enumerate(store.indices) if index == variable]
+    others = [index for index in store.indices if index != variable]
+    fixed = ir.names_in(others).isdisjoint(ir.bound_in(body))
+    return axes[0] if len(axes) == 1 and fixed else None
 
 
 def _decided(block: ir.Block) -> Iterator[ir.Statement]:
