@@ -112,7 +112,7 @@ ON_ONE_CORE: list[tuple[str, str, str, str, float]] = [
 
 # Of the time of the same line's primal. On one core of Zen 3 `project` takes 5.5 to 6.4 ns a point and its Jacobian
 # 39 to 42; a fill of the 176 bytes that it writes takes 18. Ten steps of the large fit, which are eleven passes, take
-# 32 times the residuals on two cores: a place takes 18 ns on one thread, 8 of them for the exponentials.
+# 28 to 30 times the residuals on two cores: a place takes 16 ns on one thread, 8 of them for the exponentials.
 OF_PRIMAL: list[tuple[str, str, str, float]] = [
     ("lstm", "l=6 c=4096", "gradient", 3.5),
     ("ht", "v=544 p=100", "jacobian", 12.0),

@@ -9,7 +9,7 @@ A temporary is contiguous along the lane that fills it, so what its readers pay 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...core.types import i64
@@ -148,12 +148,12 @@ def choose(
     of = [costs.of[choice.lane or ""] for choice in choices]
     if len(choices) == 2 and (choices[0].sums or of[1] > 2 * of[0]):
         choices.pop()
-    choices = [_sized(choice, found, target) for choice in choices]
+    choices = [_sized(choice, found, target, loops) for choice in choices]
     if costs.candidates and allowed.pack and not found.private:
         lane = min(costs.candidates, key=lambda name: costs.along(name, True))
         if 2 * costs.along(lane, True) < of[0]:
             wide = Choice(lane, _jam(loops, found, lane, temporaries), whole=True)
-            return [_sized(wide, found, target), choices[0]]
+            return [_sized(wide, found, target, loops), choices[0]]
     return choices or [Choice(None, None)]
 
 
@@ -286,10 +286,11 @@ def _side(loops: Sequence[ir.Axis], found: Survey, lane: str, temporaries: set[s
     return max(names, key=names.count, default=None)
 
 
-def _sized(choice: Choice, found: Survey, target: Target) -> Choice:
+def _sized(choice: Choice, found: Survey, target: Target, loops: Sequence[ir.Axis]) -> Choice:
     """The strip and the number of copies that the registers hold, or those that were asked for."""
     wanted = target.transformations
-    sized = _that_registers_hold(choice if wanted.jam else replace(choice, jam=None), found, target)
+    extents = {loop.variable.name: loop.extent for loop in loops}
+    sized = _that_registers_hold(choice if wanted.jam else replace(choice, jam=None), found, target, extents)
     copies = wanted.copies or sized.copies if sized.jam else 1
     return replace(sized, strip=wanted.strip or sized.strip, copies=copies)
 
@@ -327,15 +328,25 @@ def _registers(found: Survey, target: Target, held: int, copies: int = 1, waits:
     return registers
 
 
-def _that_registers_hold(choice: Choice, found: Survey, target: Target) -> Choice:
+def _copies(extent: ir.Expression | None) -> int:
+    """The copies of a jam: such that none is left over, if its extent is known and has a divisor near the usual number.
+
+    What is left over would run one after the other, and each wait for itself.
+    """
+    known = int(extent.value) if isinstance(extent, ir.Constant) else 0
+    near = (JAM_COPIES, JAM_COPIES + 1, JAM_COPIES - 1)
+    return known if 1 < known < JAM_COPIES else next((each for each in near if known % each == 0), JAM_COPIES)
+
+
+def _that_registers_hold(choice: Choice, found: Survey, target: Target, extents: Mapping[str, ir.Expression]) -> Choice:
     lanes = _lanes_of(found, target)
     if not found.inner and choice.jam:
         return replace(choice, strip=lanes, copies=lanes)
     if choice.sums and choice.jam is None and any(_gathers(access, choice.sums) for access in found.loads):
         return replace(choice, strip=lanes)  # it waits for what it reads, and not for what it adds
-    copies = JAM_COPIES if choice.jam else 1
     held = found.mutable if choice.sums else found.carried  # short sums have few lanes
-    registers = _registers(found, target, held, copies, _waits(choice, found))
+    registers = _registers(found, target, held, JAM_COPIES if choice.jam else 1, _waits(choice, found))
+    copies = _copies(extents.get(choice.jam)) if choice.jam else 1
     return replace(choice, strip=lanes * registers, copies=copies)
 
 

@@ -251,3 +251,15 @@ def test_loops_that_a_state_of_the_point_ends_have_no_lanes() -> None:
     found = az.compile(growing)
     np.testing.assert_array_equal(found(counts), az.evaluate(growing)(counts))
     assert "lanes" not in found.loops
+
+
+@pytest.mark.parametrize(("rows", "copies"), [(3, 3), (8, 4), (10, 5)])
+def test_a_jam_of_known_extent_leaves_no_row_over(rows: int, copies: int) -> None:
+    @az.program
+    def products(x: az.Array[az.f64, "b", rows, 64]) -> az.Array[az.f64, "b", rows, rows]:
+        return az.map(lambda block: block @ block.T, x)
+
+    x = np.random.default_rng(4).standard_normal((3, rows, 64))
+    compiled = az.compile(products, threads=1)
+    assert re.search(rf"jam \w+ < {rows} by {copies}\n", str(compiled.loops))
+    np.testing.assert_allclose(compiled(x), x @ x.transpose(0, 2, 1), rtol=1e-12, atol=1e-12)
