@@ -58,14 +58,14 @@ class Problem:
             if array.dtype.kind != "f":
                 problem = f"{f.name} returns {array.dtype} as residuals{path}: residuals are floating numbers"
                 raise TypeError(at_line(f"{name}: {problem}"))
-        first = joined(arrays)
-        self.count = len(first)
+        self.count = sum([array.size for array in arrays])
         if not self.count:
             raise TypeError(at_line(f"{name}: {f.name} returns no residuals"))
-        wrong = np.flatnonzero(~np.isfinite(first))
-        if len(wrong):
-            where = place("residuals", self.paths, self.shapes, int(wrong[0]))
-            raise ValueError(at_line(f"{name}: {where} is {first[wrong[0]]} at x0"))
+        if not all([np.isfinite(array).all() for array in arrays]):
+            first = joined(arrays)
+            wrong = int(np.flatnonzero(~np.isfinite(first))[0])
+            where = place("residuals", self.paths, self.shapes, wrong)
+            raise ValueError(at_line(f"{name}: {where} is {first[wrong]} at x0"))
         self.few = unknowns.count <= FEW and self.count * unknowns.count >= LARGE
         self.pattern: _Pattern | None = None  # of the sparse Jacobian
         self.sparse = self.sparse_jacobian(x) if not self.few and self.count * unknowns.count >= LARGE else None
