@@ -553,13 +553,14 @@ def program(function: Callable[P, R]) -> Program[P, R]:
 
 
 def _program(function: Callable[P, R], count: int | None = None) -> Program[P, R]:
-    if not callable(function) or isinstance(function, Expr):
-        raise TypeError(at_line(f"a program or a Python function is expected here, not {description(function)}"))
+    given: Any = function  # whatever callers have
+    if not callable(given) or isinstance(given, Expr):
+        raise TypeError(at_line(f"a program or a Python function is expected here, not {description(given)}"))
     parameters, result = read_parameters(function, count)
     name, whole = getattr(function, "__name__", "program"), [parameter.expanded() for parameter in parameters]
     made = Program[P, R](function, name, whole, None if result is None else result.expanded())
-    given = inspect.signature(function).parameters.values()
-    made.named = tuple([p.name for p in given if p.kind is p.KEYWORD_ONLY])
+    own = inspect.signature(function).parameters.values()
+    made.named = tuple([p.name for p in own if p.kind is p.KEYWORD_ONLY])
     return made
 
 
