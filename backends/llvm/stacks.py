@@ -9,12 +9,16 @@ and large chunks are in large pages where the system has them: memory that is to
 more than zeroing it.
 
     adze_deep     run a call on such a stack, with its regions
-    adze_on       run a function on a stack: switch to it (``makecontext``), and back
+    adze_on       run a function on a stack, and come back to one's own
     adze_stack    a new stack, or none;  adze_trim: what was touched deep down in one is given back
     have_stack    write to a failure record which stack its procedures are on
     adze_room     bytes of a region whose newest chunk is full: from a new one, twice as large, or none where memory
                   is short (``available.py``)
     release       give the chunks of a region back
+
+What changes stacks moves the stack pointer to the top of one, calls, and moves it back, which is a nanosecond:
+``swapcontext`` asks the system for the signal mask each time, which takes longer than a short recursion does. Room of
+a size that the run decides keeps its own values where they are found without the stack pointer.
 
 A *region* is four words: the next free byte and the end of the newest chunk, that chunk, and how large it is. A chunk
 begins with the address of the one before, its bytes, and the chunks that are left of calls before. A call begins with
@@ -50,7 +54,6 @@ _MOST = 64 << 30  # bytes of a stack
 _LEAST = 64 << 20
 _PAGE = 2 << 20  # bytes of a large page: zeroing one takes some fiftieth of what faults of its small ones take
 _SHARE = 16  # of a stack: what procedures use of it stays in memory for the next call, unless it is a larger part
-_CONTEXT = 8192  # bytes for what the C library saves of a context, and more
 _FIRST = 1 << 18  # bytes of the first chunk of a region
 _ADVICE = 14  # MADV_HUGEPAGE of Linux: large pages, where the system leaves the choice to programs
 _LARGEST = 64 << 20  # of those after it, unless an array is larger; for as much, the system is asked for what it has
@@ -60,9 +63,9 @@ _IR = f"""{AVAILABLE}
 @spare = internal global ptr null, align 128
 @bytes = internal global i64 0
 
-declare i32 @getcontext(ptr)
-declare void @makecontext(ptr, ptr, i32, ...)
-declare i32 @swapcontext(ptr, ptr)
+declare ptr @llvm.stacksave.p0()
+declare void @llvm.stackrestore.p0(ptr)
+declare ptr @llvm.ptrmask.p0.i64(ptr, i64)
 declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
 declare i32 @munmap(ptr, i64)
 declare i32 @madvise(ptr, i64, i32)
@@ -219,40 +222,16 @@ have:
   ret void
 }}
 
-define internal void @start(i32 %low, i32 %high) {{
-  %low.word = zext i32 %low to i64
-  %high.word = zext i32 %high to i64
-  %shifted = shl i64 %high.word, 32
-  %word = or i64 %shifted, %low.word
-  %pair = inttoptr i64 %word to ptr
-  %function = load ptr, ptr %pair
-  %argument.place = getelementptr ptr, ptr %pair, i64 1
-  %argument = load ptr, ptr %argument.place
-  call void %function(ptr %argument)
-  ret void
-}}
-
-define void @adze_on(ptr %stack, ptr %function, ptr %argument) noinline {{
-  %pair = alloca [2 x ptr], align 16
-  %back = alloca [{_CONTEXT} x i8], align 64
-  %own = alloca [{_CONTEXT} x i8], align 64
-  store ptr %function, ptr %pair
-  %argument.place = getelementptr ptr, ptr %pair, i64 1
-  store ptr %argument, ptr %argument.place
+define void @adze_on(ptr %stack, ptr %function, ptr %argument) noinline optnone nounwind "frame-pointer"="all" {{
   %bytes = load i64, ptr @bytes
-  %got = call i32 @getcontext(ptr %own)
-  %link.place = getelementptr i8, ptr %own, i64 8
-  store ptr %back, ptr %link.place
-  %stack.place = getelementptr i8, ptr %own, i64 16
-  store ptr %stack, ptr %stack.place
-  %size.place = getelementptr i8, ptr %own, i64 32
-  store i64 %bytes, ptr %size.place
-  %word = ptrtoint ptr %pair to i64
-  %low = trunc i64 %word to i32
-  %shifted = lshr i64 %word, 32
-  %high = trunc i64 %shifted to i32
-  call void (ptr, ptr, i32, ...) @makecontext(ptr %own, ptr @start, i32 2, i32 %low, i32 %high)
-  %swapped = call i32 @swapcontext(ptr %back, ptr %own)
+  %end = getelementptr i8, ptr %stack, i64 %bytes
+  %top = call ptr @llvm.ptrmask.p0.i64(ptr %end, i64 -64)
+  %none = and i64 %bytes, 15
+  %room = alloca i8, i64 %none, align 16
+  %own = call ptr @llvm.stacksave.p0()
+  call void @llvm.stackrestore.p0(ptr %top)
+  call void %function(ptr %argument)
+  call void @llvm.stackrestore.p0(ptr %own)
   ret void
 }}
 
