@@ -210,8 +210,8 @@ class _Layout:
         waiting = list(homes)
         while waiting:
             home = waiting.pop()
-            if home.of is None or not home.of.chooses or home not in homes:
-                continue
+            if home.of is None or not home.of.chooses or home not in homes or not node.free.isdisjoint(home.bound):
+                continue  # branches with one body share what they bind
             assert home.parent is not None and home.node is not None, "a branch is inside of its choice"
             around, branches = home.parent, [other for other in homes if other.is_beside(home)]
             taken = {branch.number for branch in branches}

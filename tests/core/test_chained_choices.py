@@ -93,3 +93,28 @@ def test_what_one_branch_alone_wants_stays_in_it() -> None:
 
     text = az.pretty(f)
     assert text.count("exp(z)") == 1 and text.index("x > 0.0") < text.index("exp(z)")
+
+
+@az.data
+class Measure:
+    class Angle:
+        value: az.f64
+
+    class Length:
+        value: az.f64
+
+
+def test_a_choice_by_what_branches_bind_stays_in_them() -> None:
+    """Branches that do the same with their fields are one body, which binds these."""
+
+    @az.program
+    def f(measure: Measure, x: az.f64) -> az.f64:
+        branch = lambda v: az.cond(v > 0.5, lambda: az.sin(v) * x, lambda: az.exp(v))  # noqa: E731
+        return az.case(measure, Angle=branch, Length=branch)
+
+    for make in (Measure.Angle, Measure.Length):
+        for v in (0.25, 2.0):
+            wanted, by_x = (np.sin(v) * 3.0, np.sin(v)) if v > 0.5 else (np.exp(v), 0.0)
+            for run in (az.evaluate, az.compile):
+                np.testing.assert_allclose(run(f)(make(v), 3.0), wanted, rtol=1e-14)
+                np.testing.assert_allclose(run(az.grad(f, argnums=1))(make(v), 3.0), by_x, rtol=1e-14)
