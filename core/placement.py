@@ -2,15 +2,10 @@
 
 A scope is the inside of a body. From each place of use a node rises out of scopes as far as its free binders allow,
 but not out of a branch of ``cond``: so what is used in both branches alone is computed in each, what is used
-outside too is computed there, and everything leaves the loops it does not depend on. There are three exceptions. What
+outside too is computed there, and everything leaves the loops it does not depend on. There are two exceptions. What
 holds a loop itself leaves a branch if that takes it out of a surrounding loop, for it would run again and again
 there. What several branches of a choice by a loop's index share, as elements of an array that is written out do, is
-computed once before the loop, since each branch is taken (``index_choices.py``). And a choice that all branches of
-another one want stands before that one: each copy of it would hold a copy of the choice that it is made of, so a chain
-
-    y1 = cond(p1, y0 * 2, y0 + z);  y2 = cond(p2, y1 * 2, y1 + z);  ...
-
-would double with each (code hoisting of very busy expressions: Muchnick 1997, section 13.5).
+computed once before the loop, since each branch is taken (``index_choices.py``).
 
 What a branch of a ``par`` made stays in it, for that is what runs side by side; what was there before it is computed
 before it. A constant (``Nil()``, an array of zeros) does not leave a function: it is made again there, not captured.
@@ -35,10 +30,10 @@ from .types import Scalar, Type, dims, i64, map_dims
 class _Region:
     """A scope of the program being laid out, with the nodes placed in it; ``of`` is the construct it belongs to."""
 
-    __slots__ = ("body", "bound", "inner", "node", "number", "of", "order", "parent")
+    __slots__ = ("body", "bound", "inner", "node", "of", "order", "parent")
 
-    def __init__(self, parent: _Region | None, body: Body, node: Node | None, number: int = 0) -> None:
-        self.parent, self.body, self.node, self.number = parent, body, node, number
+    def __init__(self, parent: _Region | None, body: Body, node: Node | None) -> None:
+        self.parent, self.body, self.node = parent, body, node
         self.of: Construct | None = None if node is None else node.row
         self.bound = numbers(body.binders, body.statements)
         self.order: list[Node] = []
@@ -47,14 +42,8 @@ class _Region:
     def enter(self, node: Node, k: int) -> _Region:
         region = self.inner.get((node.number, k))
         if region is None:
-            region = self.inner[node.number, k] = _Region(self, node.bodies[k], node, k)
+            region = self.inner[node.number, k] = _Region(self, node.bodies[k], node)
         return region
-
-    def is_beside(self, other: _Region) -> bool:
-        """Whether it is a branch of the same choice as another one: by the same value, in the same scope."""
-        if self.node is None or other.node is None or self.parent is not other.parent:
-            return False
-        return self.node.op == other.node.op and self.node.args == other.node.args
 
     def forget(self) -> None:
         """Let go of all scopes inside, which know this one."""
@@ -176,8 +165,6 @@ class _Layout:
             node, homes = self._wanted.pop(number), self.homes[number]
             if len(homes) > 1 and not node.row.cheap and not node.effects:
                 self._share(node, homes)
-            if len(homes) > 1 and node.row.inline and not (node.effects or node.partial):
-                self._hoist(node, homes)
             if len(homes) > 1:
                 stays = self._stays(node)
                 inside = [r for r in homes if self._has_outer(r, homes, stays)]
@@ -204,22 +191,6 @@ class _Layout:
             if len(some) > 1:
                 homes.difference_update(some)
                 homes.add(_risen(node, outer, self._stays(node)))
-
-    def _hoist(self, node: Node, homes: set[_Region]) -> None:
-        """Compute before a choice what it wants whatever it takes."""
-        waiting = list(homes)
-        while waiting:
-            home = waiting.pop()
-            if home.of is None or not home.of.chooses or home not in homes or not node.free.isdisjoint(home.bound):
-                continue  # branches with one body share what they bind
-            assert home.parent is not None and home.node is not None, "a branch is inside of its choice"
-            around, branches = home.parent, [other for other in homes if other.is_beside(home)]
-            taken = {branch.number for branch in branches}
-            if len(taken) == len(home.node.bodies):
-                homes.difference_update(branches)
-                outer = _risen(node, around, self._stays(node))
-                homes.add(outer)
-                waiting.append(outer)
 
     def _enter(self, region: _Region) -> None:
         self._all_bound.update(region.bound)
