@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from ...core import terms
 from ...core.dims import Dim, Opaque
-from ...core.primitive import Primitive
+from ...core.primitive import Expansion, Primitive
 from ...core.types import Type, dims, element, rank
 from .. import ir
 from .arrays import Arrays
@@ -241,7 +241,8 @@ def elementwise_operator(block: terms.Block) -> Primitive | None:
 
 
 def _symmetric(row: Primitive) -> bool:
-    return row.commutative or row.name in ("minimum", "maximum")
+    """Whether the order of operands does not matter, of an instruction: what is written in the language is a block."""
+    return (row.commutative or row.name in ("minimum", "maximum")) and not isinstance(row.llvm, Expansion)
 
 
 # Parts of arrays

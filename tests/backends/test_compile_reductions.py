@@ -486,3 +486,23 @@ def test_as_many_bins_as_a_reduction_counts(rows: bool) -> None:
         k = np.arange(n) % 7
         wanted = np.array([x[k == bin].sum() for bin in range(min(n, 5))]).reshape(min(n, 5))
         np.testing.assert_array_equal(compiled(binned, x, k), np.stack((wanted, -wanted), 1) if rows else wanted)
+
+
+@pytest.mark.parametrize("combine", ["reduce", "scan", "histogram"])
+@pytest.mark.parametrize("name", ["logaddexp", "hypot"])
+def test_operators_that_are_written_in_the_language(name: str, combine: str) -> None:
+    """Against NumPy's own reductions, in one loop and in pieces."""
+    operator, theirs, neutral = getattr(az, name), getattr(np, name), -np.inf if name == "logaddexp" else 0.0
+
+    def program(x: az.Array[az.f64, "n"]) -> Any:
+        if combine == "reduce":
+            return az.reduce(operator, neutral, x)
+        if combine == "scan":
+            return az.scan(operator, neutral, x)
+        return az.histogram(operator, neutral, 3, az.floor(x).astype(az.i64), x)
+
+    x = np.random.default_rng(4).uniform(0.0, 3.0, size=3000)
+    bins = [theirs.reduce(x[np.floor(x) == k]) for k in range(3)]
+    wanted = {"reduce": theirs.reduce(x), "scan": theirs.accumulate(x), "histogram": bins}[combine]
+    for threads in (1, 2):
+        np.testing.assert_allclose(az.compile(program, threads=threads)(x), wanted, rtol=1e-12)
