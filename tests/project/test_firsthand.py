@@ -39,6 +39,7 @@ def is_there(mark: str) -> bool:
 @pytest.mark.parametrize("section", SECTIONS, ids=[section.partition("\n")[0][3:] for section in SECTIONS])
 def test_what_is_typed_prints_what_is_shown(section: str, tmp_path: Path) -> None:
     write_files(PAGE, tmp_path)
+    around = {name: value for name, value in os.environ.items() if name not in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")}
     own = {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "ADZE": str(ROOT),
@@ -49,7 +50,7 @@ def test_what_is_typed_prints_what_is_shown(section: str, tmp_path: Path) -> Non
 
     def typed(command: str) -> str:
         everything = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        printed = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=os.environ | own, **everything).stdout
+        printed = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=around | own, **everything).stdout
         return printed if printed.endswith("\n") or not printed else f"{printed}\n"
 
     check_consoles(PAGE, section, is_there, typed)
