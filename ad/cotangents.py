@@ -363,7 +363,7 @@ def _placeholder(b: Builder, type: Type) -> Value:
     zero = b.literal(0, element(type))
     sizes = [size for size in map(b.known, dims(type)) if size is not None]
     assert len(sizes) == len(dims(type)), f"data holds no {type}, whose size the run decides"
-    return b.array(sizes, lambda *_: zero) if sizes else zero
+    return b.array(sizes, lambda *_: zero)
 
 
 def _finite_variant(named: Named, around: frozenset[Declaration]) -> str | None:

@@ -74,7 +74,7 @@ EQUIVALENT: dict[object, str] = {
         "ad/cotangents.py", "_Filling._filled.body", "dropped",
         "name_arguments([value, cotangent], ['value', 'cotangent'])",
     ): "names are for people",
-    ("ad/cotangents.py", "_fields.branch", "right only", "value if type == named else _any(b, type)"): (
+    ("ad/cotangents.py", "_fields.branch", "right only", "value if type == named else _placeholder(b, type)"): (
         "where no field is looked at, any value of its type will do"
     ),
     (
