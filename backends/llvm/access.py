@@ -238,7 +238,8 @@ class Access:
         That is there even of an empty buffer. A masked gather takes a branch for each lane on processors without one,
         which data decide, and longer than single loads on the others.
         """
-        lanes, vector, on = self.widening.lanes, "poison", f"select <{self.widening.lanes} x i1> {mask}, "
+        lanes, vector = self.widening.lanes, "poison"
+        on = f"select <{lanes} x i1> {mask}, "  # if there is a mask
         if mask is not None:
             first = self.body.value(f"insertelement <{lanes} x ptr> poison, ptr {buffer.pointer}, i64 0")
             first = slice_of(self.body, "ptr", first, lanes, [0] * lanes)

@@ -221,13 +221,12 @@ def svd(a: Any, full_matrices: bool = False, compute_uv: bool = True) -> Any:
     array([2., 1.])
     """
     given = matrices("svd", floating(a), square=False)
-    if not compute_uv:
-        return SVDResult(*_svd(given)).S
     rows, columns = dims(given.type)[-2:]
-    if full_matrices and rows != columns:
+    if full_matrices and compute_uv and rows != columns:
         problem = f"is for square matrices here, which {given.type} may not be; there is full_matrices=False"
         raise ValueError(at_line(f"svd: full_matrices=True {problem}"))
-    return SVDResult(*_svd(given))
+    found = SVDResult(*_svd(given))
+    return found if compute_uv else found.S
 
 
 def svdvals(a: Any) -> Expr:

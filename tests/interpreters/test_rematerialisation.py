@@ -223,7 +223,9 @@ def in_a_test(x: Vector) -> az.f64:
     _, before = states(x, lambda i, s: az.tanh(s * 0.5 + x))
 
     def again(p: Any, t: Any) -> Any:
-        choice = lambda t, s, v: az.cond(az.tanh(s * 0.5 + v) > 0.7, lambda: t * s, lambda: t - s)  # noqa: E731
+        def choice(t: Any, s: Any, v: Any) -> Any:
+            return az.cond(az.tanh(s * 0.5 + v) > 0.7, lambda: t * s, lambda: t - s)
+
         return az.map(choice, t, before[p], x)
 
     return back_over(x, again)
