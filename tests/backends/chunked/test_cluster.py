@@ -205,14 +205,25 @@ def test_each_worker_has_its_share(holders: Sequence[str], threads: dict[str, in
     assert "".join(cluster.shared_out(holders, threads)) == wanted
 
 
-def test_what_one_worker_holds_moves_to_others_for_all_calls(client: Any) -> None:
+@pytest.fixture
+def keeping() -> Iterator[Any]:
+    """A client whose scheduler drops no replica and lets no idle worker take tasks of another's."""
+    with dask.config.set(
+        {"distributed.scheduler.active-memory-manager.start": False, "distributed.scheduler.work-stealing": False}
+    ):
+        made = started(2)
+        yield made
+        stopped(made)
+
+
+def test_what_one_worker_holds_moves_to_others_for_all_calls(keeping: Any) -> None:
     x = da.from_array(X, chunks=(100, 4))
-    one, other = client.nthreads()
-    kept = client.persist(x, workers=[one])
+    one, other = keeping.nthreads()
+    kept = keeping.persist(x, workers=[one])
     distributed.wait(kept)
-    f = chunked(centroids, client, None)
+    f = chunked(centroids, keeping, None)
     assert bits(f(kept, X[:5], 2)) == bits(chunked(centroids, None)(X, X[:5], 2))
-    held = client.has_what()
+    held = keeping.has_what()
     assert sum(key in held[other] for key in dask.core.flatten(kept.__dask_keys__())) == 5
 
 
