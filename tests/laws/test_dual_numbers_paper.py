@@ -4,6 +4,7 @@ A test is named for its row. Gradients are taken in evaluate, by a trace, and in
 threads, which agree to the bit; they are compared with derivatives by complex steps of plain Python, or with formulas.
 """
 
+import functools
 import math
 import os
 import re
@@ -198,6 +199,44 @@ def test_r05_cotangents_meet_before_they_go_on(capsys: pytest.CaptureFixture[str
     assert az.evaluate(az.grad(doubled))(1.0, 3) == 8
     shown = re.findall(r"y cotangent = ([\d.]+)", capsys.readouterr().out)
     assert shown == ["1.0", "2.0", "4.0"]  # from one of two reads; the other is the value beside what is shown
+
+
+@pytest.mark.parametrize("threads", [0, 1, 2, 3])
+def test_r05_each_entry_is_resolved_once_after_all_that_read_it(threads: int) -> None:
+    """Of a recursion with forks whose numbers are read by both branches, and by what comes after: 0 is evaluate."""
+    happened: list[tuple[str, int]] = []
+
+    def noted(what: str, **rules: Any) -> Any:
+        def note(number: Any, x: Any) -> Any:
+            happened.append((what, int(number)))
+            return x
+
+        return az.operation(what, numpy=note, result=lambda number, x: x, **rules)
+
+    pulled = noted("pulled")
+    entry = noted("entry", derivative={"vjp": lambda primals, bar: (None, pulled(primals[0], bar))})
+
+    @az.program
+    def tree(x: az.f64, depth: az.i64) -> az.f64:
+        @az.fix
+        def node(self: Any, number: az.i64, v: az.f64) -> az.f64:
+            def inner() -> Any:
+                mine = entry(number, v * 1.01)
+                left, right = az.par(lambda: self(2 * number, mine), lambda: self(2 * number + 1, mine))
+                return left * right + mine
+
+            return az.cond(number >= 2**depth, lambda: entry(number, v * v), inner)
+
+        return node(1, x)
+
+    depth, run = 6, az.evaluate if not threads else functools.partial(az.compile, threads=threads)
+    slope = run(az.grad(tree))(0.5, depth)
+    order = {event: place for place, event in enumerate(happened)}
+    assert len(order) == len(happened) == 2 * (2 ** (depth + 1) - 1)
+    for number in range(1, 2**depth):
+        for child in (2 * number, 2 * number + 1):
+            assert order["entry", number] < order["entry", child] < order["pulled", child] < order["pulled", number]
+    assert math.isclose(slope, (run(tree)(0.5 + 1e-6, depth) - run(tree)(0.5 - 1e-6, depth)) / 2e-6, rel_tol=1e-8)
 
 
 @pytest.mark.parametrize("seed", range(20))
