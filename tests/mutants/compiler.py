@@ -73,7 +73,7 @@ EQUIVALENT: dict[object, str] = {
     ): "more conditions for the inside of strips: a matter of cost",
     ("backends/llvm/calls.py", "_CallFrame.__init__", "other", "len(types) - objects"): "more room than is used",
     ("backends/schedule/loops/index_set_splitting.py", "_Lanes.tests", "compared", "each.step < 0"): (
-        "a condition moves with the lane: its step is not 0"
+        "what a row decides is asked by itself, too: fewer strips lie inside, a matter of cost"
     ),
     (
         "backends/schedule/loops/index_set_splitting.py", "_Lanes.room", "other",

@@ -15,9 +15,10 @@ what lies anywhere. But most elements are inside, where all of these are known a
 Such *conditions* are comparisons of an index that moves with the lane by one, with what does not vary: guards of rows
 that are read or written, remainders, integers that are compared, clamped ones. Those of guards hold inside, and a
 remainder wraps nothing there. A comparison is known inside if it changes near an end of the loop, so that no more than
-a constant number of lanes lie beyond. What holds in the inside of all conditions is code of its own, for the strips
-that lie there as a whole. Each strip asks by its first and last lane: so sums along the lanes add the same numbers
-in the same order whether or not the loop is split, and the loop stays one loop.
+a constant number of lanes lie beyond; one of rows, as ``0 <= i - 1``, if it changes near an end of the loop over these.
+What holds in the inside of all conditions is code of its own, for the strips that lie there as a whole. Each strip asks
+by its first and last lane: so sums along the lanes add the same numbers in the same order whether or not the loop is
+split, and the loop stays one loop.
 
 Loops inside, as over the points of a stencil, move an index further: what holds for all of their iterations holds where
 it does for the worst of them. So of ``x[i, j + k - 1?]`` with ``k < 3`` the inside is ``1 <= j and j + 1 < m``.
@@ -60,7 +61,7 @@ def split(function: ir.Function, target: Target, decisions: Decisions) -> ir.Fun
     """A function whose lanes are split into those inside and those at borders."""
     sizes = {size: Dim.atom(Name(size)) for size in function.sizes}
     splitting = _Splitting(target, ir.unused_names(function), decisions, _with_decided(function.body))
-    return replace(function, body=splitting.block(function.body, sizes, frozenset()))
+    return replace(function, body=splitting.block(function.body, sizes, {}, frozenset()))
 
 
 def _with_decided(block: ir.Block) -> set[int]:
@@ -79,7 +80,8 @@ def _with_decided(block: ir.Block) -> set[int]:
 class _Splitting:
     """Goes through blocks; ``known`` are the integers in scope, ``copies`` the names that vary with a jam around.
 
-    ``wanted`` are the lanes that it is for, and what they stand in, by ``id``.
+    ``around`` are the extents of the loops around, but of those over blocks, which may be few. ``wanted`` are the lanes
+    that it is for, and what they stand in, by ``id``.
     """
 
     target: Target
@@ -87,7 +89,9 @@ class _Splitting:
     decisions: Decisions
     wanted: set[int]
 
-    def block(self, block: ir.Block, known: Mapping[str, Dim], copies: frozenset[str]) -> ir.Block:
+    def block(
+        self, block: ir.Block, known: Mapping[str, Dim], around: Mapping[Name, Dim], copies: frozenset[str]
+    ) -> ir.Block:
         if self.wanted.isdisjoint(map(id, block)):
             return block
         made: list[ir.Statement] = []
@@ -101,15 +105,19 @@ class _Splitting:
                     copies |= {name} if copies else frozenset()
                 case ir.For(kind="lanes"):
                     if id(statement) in self.wanted:
-                        statement = _Lanes(statement, scope, copies, self.target, self.fresh).split(self.decisions)
+                        lanes = _Lanes(statement, scope, around, copies, self.target, self.fresh)
+                        statement = lanes.split(self.decisions)
                 case ir.For(variable, extent, kind):
                     # It is never negative, as sizes are.
                     turn = Dim.of(0) if extent == ir.Constant(1) else Dim.atom(Name(variable))
                     within = {**scope, variable: turn}
                     inner = copies | {variable} if kind == "jam" else copies
-                    statement = replace(statement, body=self.block(statement.body, within, inner))
+                    turns = ir.dim_of(extent, scope)
+                    loops = {**around, Name(variable): turns} if turns is not None and _is_plain(turns) else around
+                    statement = replace(statement, body=self.block(statement.body, within, loops, inner))
                 case _:
-                    statement = ir.map_inside(statement, functools.partial(self.block, known=scope, copies=copies))
+                    inside = functools.partial(self.block, known=scope, around=around, copies=copies)
+                    statement = ir.map_inside(statement, inside)
             made.append(statement)
         return tuple(made)
 
@@ -156,10 +164,12 @@ class _Lanes:
         self,
         loop: ir.For,
         known: Mapping[str, Dim],
+        around: Mapping[Name, Dim],
         copies: frozenset[str],
         target: Target,
         fresh: Callable[[str], str],
     ) -> None:
+        self.around = around
         self.loop, self.target, self.fresh = loop, target, fresh
         self.lets = {each.name: each for each in loop.body if isinstance(each, ir.Let)}
         self.inner_lets, self.turns = _inside(loop.body, self.lets)
@@ -194,7 +204,9 @@ class _Lanes:
         before = ir.bindings_of([*tests, *[each.value for each in offsets]], list(self.lets.values()))
         if not self.room() or any(not self.written.isdisjoint(ir.names_of(each.value)[1]) for each in before):
             return loop
-        wanted = least < now and least <= (1 - SPLIT_GAIN) * now
+        if least >= now:
+            return loop
+        wanted = least <= (1 - SPLIT_GAIN) * now
         if not decisions.take("split", f"lanes of {writes_text(loop)}", wanted=wanted):
             return loop
         moved = {each.name for each in before}
@@ -267,7 +279,7 @@ class _Lanes:
         before = len(self.conditions)
         for condition in [each for part in _parts(body) for each in wanted(part)]:
             worst = self.worst(condition)
-            if worst is not None and worst.step and not self.holds(worst):
+            if worst is not None and (worst.step or self.near(worst)) and not self.holds(worst):
                 self.conditions.append(worst)
         self.look()
         return len(self.conditions) > before
@@ -276,11 +288,10 @@ class _Lanes:
         """What a condition is in the iteration of the loops inside that meets it last; None if that is not known."""
         dim, values = self.dim(condition.base), dict[str, ir.Expression]()
         for name in ir.names_in([condition.base]) & self.turns.keys():
-            terms = dim.terms if dim else ()
-            factors = [c if monomial == (Name(name),) else 0 for monomial, c in terms if _mentions(monomial, name)]
-            if len(factors) != 1 or not factors[0]:
+            factor = _factor(dim, Name(name)) if dim else 0
+            if not factor:
                 return None
-            values[name] = ZERO if factors[0] > 0 else self.turns[name] - 1
+            values[name] = ZERO if factor > 0 else self.turns[name] - 1
         base = _with(condition.base, values) if values else condition.base
         read = any(isinstance(part, ir.Load) for part in ir.inside(base))  # perhaps in no iteration
         bound = not self.inner_lets.keys().isdisjoint(ir.names_in([base]))
@@ -298,13 +309,13 @@ class _Lanes:
         match part:
             case ir.Apply(primitive, (a, b)) if part.type == i64 and primitive.name == "remainder":
                 both = self.within(a, b)
-                few = bool(both) and both[0].step != 0 and (self.below(b) or all(map(self.near, both)))
+                few = bool(both) and ((both[0].step != 0 and self.below(b)) or all(map(self.near, both)))
                 return both if few else []
             case ir.Apply():
                 sides = self.sides(part)
                 if not sides or any(self.holds(side) for side, _ in sides):
                     return []
-                near = [side for side, _ in sides if abs(side.step) == 1 and self.near(side)]
+                near = [side for side, _ in sides if abs(side.step) <= 1 and self.near(side)]
                 return [side for side in near if all(self.more(side, other) for other in near)][:1]
         return []
 
@@ -338,7 +349,7 @@ class _Lanes:
 
     def near(self, condition: _Affine) -> bool:
         """Whether all but a constant number of lanes meet a condition."""
-        beyond = self.lanes_beyond(condition)
+        beyond = self.beyond(condition)
         return beyond is not None and self.is_nonnegative(Dim.of(FARTHEST_BORDER) - beyond)
 
     def is_nonnegative(self, dim: Dim) -> bool:
@@ -349,16 +360,23 @@ class _Lanes:
 
         return never_negative(dim, extent)
 
-    def lanes_beyond(self, condition: _Affine) -> Dim | None:
-        """How many lanes do not meet a condition, if it is above 0."""
+    def beyond(self, condition: _Affine) -> Dim | None:
+        """How many lanes do not meet a condition, or iterations of the loop around that decides it, if above 0."""
         base, extent = self.dim(condition.base), self.dim(self.loop.extent)
         if base is None or extent is None:
             return None
-        return -base if condition.step > 0 else extent - 1 - base
+        step = condition.step
+        if not step:
+            deciding = [name for name in self.around if name in base.atoms()]
+            step = _factor(base, deciding[0]) if len(deciding) == 1 else 0
+            if abs(step) != 1:
+                return None
+            base, extent = base - Dim.atom(deciding[0]) * step, self.around[deciding[0]]
+        return -base if step > 0 else extent - 1 - base
 
     def more(self, one: _Affine, other: _Affine) -> bool:
         """Whether as many lanes meet a condition as another one, or more."""
-        few, many = self.lanes_beyond(one), self.lanes_beyond(other)
+        few, many = self.beyond(one), self.beyond(other)
         return few is not None and many is not None and self.is_nonnegative(many - few)
 
     def dim(self, e: ir.Expression) -> Dim | None:
@@ -367,7 +385,7 @@ class _Lanes:
     def holds(self, condition: _Affine) -> bool:
         """Whether a condition is one of those that hold inside, or follows from one of them."""
         base = self.dim(condition.base)
-        if self.always(condition) if condition.step else base is not None and self.is_nonnegative(base):
+        if self.always(condition) or (not condition.step and base is not None and self.is_nonnegative(base)):
             return True
         for each in self.conditions:
             if each.step == condition.step:
@@ -390,6 +408,7 @@ class _Lanes:
         lane, found = ir.Variable(self.loop.variable), list[ir.Expression]()
         lows = [ZERO - each.base for each in self.conditions if each.step > 0]
         highs = [each.plus(1).base for each in self.conditions if each.step < 0]
+        found += [each.base >= ZERO for each in self.conditions if not each.step]
         if lows:
             found.append(functools.reduce(ir.maximum, lows) <= lane)
         if highs:
@@ -398,7 +417,7 @@ class _Lanes:
 
     def always(self, condition: _Affine) -> bool:
         """Whether all lanes meet a condition."""
-        beyond = self.lanes_beyond(condition)
+        beyond = self.beyond(condition)
         return beyond is not None and self.is_nonnegative(-beyond)
 
     def room(self) -> bool:
@@ -410,12 +429,13 @@ class _Lanes:
         extent, width = self.dim(self.loop.extent), self.target.lanes(i64)
         if extent is not None and (Dim.of(width) - extent).is_nonnegative():
             return False  # some of so few lanes are outside
-        beyond = [self.lanes_beyond(each) for each in self.conditions]
+        moving = [each for each in self.conditions if each.step]
+        beyond = [self.beyond(each) for each in moving]
         counts = [0 if each is None else each.constant for each in beyond]
         if extent is None or extent.constant is None or None in counts:
             return True
-        low = max([n for n, each in zip(counts, self.conditions) if n is not None and each.step > 0], default=0)
-        high = max([n for n, each in zip(counts, self.conditions) if n is not None and each.step < 0], default=0)
+        low = max([n for n, each in zip(counts, moving) if n is not None and each.step > 0], default=0)
+        high = max([n for n, each in zip(counts, moving) if n is not None and each.step < 0], default=0)
         return max(low, 0) // -width * -width + width <= extent.constant - max(high, 0)
 
     # The body inside, and elsewhere
@@ -515,8 +535,15 @@ def _is_long(e: ir.Expression) -> bool:
     return sum(1 for _ in ir.inside(e)) > SPLIT_INDEX_PARTS
 
 
-def _mentions(monomial: tuple[DimAtom, ...], name: str) -> bool:
-    return Name(name) in Dim({monomial: 1}).atoms()
+def _is_plain(dim: Dim) -> bool:
+    """Whether an extent is made of sizes and other variables, without a quotient as of blocks, or an extremum."""
+    return all(isinstance(atom, Name) for monomial, _ in dim.terms for atom in monomial)
+
+
+def _factor(dim: Dim, name: Name) -> int:
+    """By how much an integer grows with a variable; 0 if not by a constant, or not at all."""
+    terms = [(monomial, c) for monomial, c in dim.terms if name in Dim({monomial: 1}).atoms()]
+    return terms[0][1] if len(terms) == 1 and terms[0][0] == (name,) else 0
 
 
 def _with(e: ir.Expression, values: Mapping[str, ir.Expression]) -> ir.Expression:
