@@ -20,7 +20,8 @@ chain or of its memory, whichever is the longest, and some of the others::
   launch, and compute units divide the rest, each of which works on ``UNIT_LANES`` iterations at a time.
 
 An estimate compares codes for the same sizes; it is no promise. A loop whose extent is computed from data turns
-``UNKNOWN_TURNS`` times, and of a branch that data decides each side counts half.
+``UNKNOWN_TURNS`` times, and an integer that stands alone, as a number of steps does, is taken for as many; of a branch
+that data decides each side counts half.
 """
 
 from __future__ import annotations
@@ -231,6 +232,8 @@ class _Samples:
                 found = zip(places, array.shape, strict=True)
                 clipped = [np.clip(place, 0, n - 1).astype(np.int64) for place, n in found if place is not None]
                 return np.broadcast_to(array[tuple(clipped)], SAMPLES)
+            case ir.Load(_, (), _) if expression.type == i64:
+                return np.full(SAMPLES, UNKNOWN_TURNS)  # as if it were a number of turns, from which others are made
         return None
 
 

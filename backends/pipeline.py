@@ -21,6 +21,7 @@ loops   give roles to axes                        ``lowering/roles.py``, which n
         ``fuse_loops``                            ``schedule/loops/fusion.py``
         ``prefetch``                              ``schedule/loops/prefetching.py``
         ``split``                                 ``schedule/loops/index_set_splitting.py``
+        ``skew``                                  ``schedule/loops/time_skewing.py``
         count quotients and remainders            ``schedule/loops/strength_reduction.py``
         sum pairwise                              ``schedule/loops/pairwise_summation.py``
         shorten recurrences                       ``schedule/loops/height_reduction.py``
@@ -54,6 +55,7 @@ from .schedule.loops.pairwise_summation import summed_pairwise
 from .schedule.loops.prefetching import prefetched
 from .schedule.loops.strength_reduction import stepped
 from .schedule.loops.tiled_fusion import summed_in_chunks
+from .schedule.loops.time_skewing import skewed
 from .schedule.nests.common_subexpressions import without_common_subexpressions
 from .schedule.nests.fusion import fused
 from .schedule.nests.row_blocks import in_blocks_of_rows
@@ -78,6 +80,7 @@ ON_LOOPS: tuple[tuple[str, Callable[[ir.Function, Target, Decisions], ir.Functio
     ("fuse_loops", lambda function, _, decisions: fused_loops(function, decisions)),
     ("prefetch", prefetched),
     ("split", split),
+    ("skew", lambda function, _, decisions: skewed(function, decisions)),
 )
 
 

@@ -41,6 +41,7 @@ class Transformations:
     unroll: bool = True  # run maps over short arrays as straight-line code along lanes (lowering/unrolling.py)
     prefetch: bool = True  # ask for elements at indices that are read further on
     split: bool = True  # lanes away from borders ask of no border
+    skew: bool = True  # run some steps of a loop at a time, block by block of rows, where no cache holds the state
     strip: int = 0  # how many lanes of a nest run at a time, a power of two (lowering/lanes.py)
     copies: int = 0  # how many iterations a jam runs side by side (lowering/lanes.py)
     force: tuple[tuple[str, bool], ...] = ()  # decisions by name, and whether they are taken (decisions.py)

@@ -88,6 +88,17 @@ def heat_squares(start: Grid, steps: az.i64) -> az.f64:
 
 
 @az.program
+def diffused(start: Grid, steps: az.i64) -> Grid:
+    """The heat equation with zeros around."""
+
+    def step(_: az.Expr, u: az.Expr) -> az.Expr:
+        p = az.pad(u, 1)
+        return u + 0.1 * (p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:] - 4.0 * u)
+
+    return az.fori_loop(0, steps, step, start)
+
+
+@az.program
 def cooled(start: Grid, steps: az.i64) -> Grid:
     """The heat equation on a plate whose border keeps its temperature; few of the steps are kept."""
 

@@ -25,7 +25,7 @@ it does for the worst of them. So of ``x[i, j + k - 1?]`` with ``k < 3`` the ins
 
 Elsewhere, the remainder of a lane below the divisor is one subtraction: that of its offset is the same in all lanes.
 
-It is the last of the passes over loops: what fuses, chunks or hoists should meet each loop once, and with one body.
+It comes after what fuses, chunks or hoists: these should meet each loop once, and with one body.
 """
 
 from __future__ import annotations

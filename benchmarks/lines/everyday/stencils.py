@@ -133,6 +133,29 @@ def jax_heat(start: Any, steps: int) -> Any:
     return lax.scan(step, start, length=steps)[0]
 
 
+def jax_diffused(start: Any, steps: int) -> Any:
+    import jax.numpy as jnp
+    from jax import lax
+
+    def step(u: Any, _: Any) -> Any:
+        p = jnp.pad(u, 1)
+        return u + 0.1 * (p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:] - 4 * u), None
+
+    return lax.scan(step, start, length=steps)[0]
+
+
+def numba_diffused(start: Any, steps: int) -> Any:
+    n, m = start.shape
+    u, after = np.zeros((n + 2, m + 2)), np.zeros((n + 2, m + 2))
+    u[1:-1, 1:-1] = start
+    for _ in range(steps):
+        for i in numba.prange(1, n + 1):
+            for j in range(1, m + 1):
+                after[i, j] = u[i, j] + 0.1 * (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1] - 4 * u[i, j])
+        u, after = after, u
+    return u[1:-1, 1:-1].copy()
+
+
 def plate(n: int, steps: int) -> Arguments:
     return (*random((n, n)), steps)
 
@@ -223,6 +246,7 @@ PLANE = {"n": 1024}
 BLOCK = {"n": 128}
 TORUS = {"n": 256, "steps": 200}
 PLATE = {"n": 512, "steps": 100}
+FIELD = {"n": 4096, "steps": 100}  # 268 MB for two steps, which no cache holds
 LINES = [
     Line(
         "stencil",
@@ -283,6 +307,19 @@ LINES = [
             Contender("JAX", Jax(static=(1,)), lambda: in_jax(jax_heat, 0)),
         ],
         main=TORUS,
+    ),
+    Line(
+        "heat, large",
+        "Heat equation on a large field with zeros around",
+        [PLATE, FIELD],
+        plate,
+        [
+            in_adze({"primal": stencils.diffused}),
+            Contender("JAX", Jax(static=(1,)), lambda: {"primal": jax_diffused}),
+            Contender("Numba", Numba(), lambda: {"primal": numba_diffused}),
+        ],
+        functions=("primal",),
+        main=FIELD,
     ),
     Line(
         "heat, checkpoints",
