@@ -29,6 +29,7 @@ from .graph import ACTION, NONE, REQUIREMENT, Body, Node, Value, needs, numbers,
 from .limits import lifted_limits
 from .primitive import PRIMITIVES, Primitive
 from .requirements import without_requirements
+from .size_names import SizeNames
 from .source import at_line
 from .terms import NOWHERE, Failure, Origin
 from .types import Accumulator, ArrayType, Itself, Scalar, Type, dims, i64, rank
@@ -80,6 +81,8 @@ class Builder:
         self._by_dim: dict[Dim, Value] = {}  # integer values, for sizes that are one
         self.extents: dict[int, Dim] = {}  # of loop variables, and of other indices, for proofs about these
         self.inference: Inference | None = None  # of the types of states that begin as numbers
+        self.size_names = SizeNames()  # in the types that the body writes
+        self.definitions: dict[Any, Any] = {}  # functions with the types that they have here, by these
 
     def fresh(self) -> int:
         self._count += 1

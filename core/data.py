@@ -573,10 +573,17 @@ class DataType:
         classes: Mapping[str, Any] = self._cls._family.declaration.classes
         if variant not in classes or self._cls._family.record:
             raise AttributeError(f"{self!r} has no variant {variant}")
-        return lambda *args, **kwargs: classes[variant]._made(args, kwargs, self.declared_type({}))
+        return lambda *args, **kwargs: classes[variant]._made(args, kwargs, self._type())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._cls._made(args, kwargs, self.declared_type({}))
+        return self._cls._made(args, kwargs, self._type())
+
+    def _type(self) -> Named:
+        """The type where a value of it is made: in a program, with the sizes that its names mean there."""
+        own = self.declared_type({})
+        here = current().size_names.type(own, "a value") if building() else own
+        assert isinstance(here, Named)
+        return here
 
     def __repr__(self) -> str:
         return f"{self._cls.__name__}[{', '.join(map(str, self._arguments))}]"

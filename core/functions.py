@@ -47,6 +47,7 @@ from .expr import Expr, as_expr
 from .graph import Body, Value
 from .letrec import Letrec
 from .methods import METHODS
+from .size_names import Place
 from .source import at_line, user_line, without_value
 from .terms import Failure, Origin
 from .trees import Shape, Structure
@@ -235,6 +236,7 @@ class Definition:
     ) -> None:
         self.function, self.name, self.parameters, self.names = function, name, tuple(parameters), tuple(names)
         self.result, self.recursive, self.origin = result, recursive, origin
+        self.place: Place | None = None  # the one whose sizes its types have
 
     def __repr__(self) -> str:
         return f"<{'recursive ' if self.recursive else ''}function {self.name}>"
@@ -257,8 +259,26 @@ class Definition:
 
     def as_expression(self) -> FunctionExpr:
         """The function as a value of the program that is being built, which mentions it."""
-        value, outputs = Letrec.mention(self)
+        value, outputs = Letrec.mention(self.here(current()))
         return FunctionExpr(value, current(), outputs)
+
+    def here(self, builder: Builder) -> Definition:
+        """The function with the sizes that its types mean in the program which is being built."""
+        names = builder.size_names
+        what = f"a parameter or result of {self.name}"
+        *parameters, result = [
+            None if one is None else Declared(one.shape, tuple([names.type(type, what) for type in one.types]))
+            for one in (*self.parameters, self.result)
+        ]
+        if (*parameters, result) == (*self.parameters, self.result):
+            return self
+        key = self, tuple(parameters), result
+        if key not in builder.definitions:
+            known = [one for one in parameters if one is not None]
+            made = Definition(self.function, self.name, known, self.names, result, self.recursive, self.origin)
+            made.place, builder.definitions[key] = names.place, made
+        found: Definition = builder.definitions[key]
+        return found
 
     def emit(self) -> FunctionExpr:
         """The function as a value, from a body that may use whatever is in scope."""
@@ -292,7 +312,8 @@ class Definition:
                 own = [next(leaves) for _ in parameter.types]
                 arguments.append(trees.unflatten(parameter.shape, own))
             try:
-                result = self.function(*arguments)
+                with builder.size_names.at(self.place or builder.size_names.place):
+                    result = self.function(*arguments)
             except NameError as error:
                 without_value(error, self.name)
                 raise
@@ -342,7 +363,7 @@ def function(f: Any, *parameters: Any, result: Any = None) -> Any:
     [7.0, -9.0]
     """
     definition = _define("function", f, parameters, result, recursive=False)
-    return definition.emit() if building() else definition
+    return definition.here(current()).emit() if building() else definition
 
 
 def fix(f: Any, *parameters: Any, result: Any = None) -> Any:
@@ -362,7 +383,7 @@ def fix(f: Any, *parameters: Any, result: Any = None) -> Any:
     55
     """
     definition = _define("fix", f, parameters, result, recursive=True)
-    return definition.emit() if building() else definition
+    return definition.here(current()).emit() if building() else definition
 
 
 def _define(what: str, f: Any, given: Sequence[Any], result: Any, recursive: bool) -> Definition:

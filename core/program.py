@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic
@@ -21,7 +21,7 @@ from typing_extensions import ParamSpec, TypeVar
 from . import trees
 from .annotations import Declared, Parameter, read_annotation, read_parameters
 from .arguments import Signature, types_of
-from .builder import build, building
+from .builder import build, building, current
 from .dims import Dim, Name
 from .expr import Expr, as_expr
 from .functions import as_typed, description
@@ -31,11 +31,12 @@ from .language import Fold
 from .placement import to_block
 from .presented import SignatureOf, signature
 from .showing import Shown
+from .size_names import SizeNames
 from .source import at_line, ending_at_user, line_of, repeated, shorten
 from .stages import building_term
 from .terms import Block
 from .types import Type, array_of, dims, element, holds_floating, is_data
-from .unification import Equality, Unifier, equalities, probable
+from .unification import Equality, Unifier, defining, equalities, named, probable
 
 B = TypeVar("B")
 P = ParamSpec("P", default=...)  # the parameters of a program, to type checkers
@@ -156,30 +157,45 @@ class Instance(Shown):
                 self._build()
 
     def _build(self) -> None:
-        """Build the term; and again, with one name for sizes that it requires to be equal, while there are any."""
-        unifier, equal = Unifier(self.types), list[Equality]()
+        """Build the term; and again, with one name for sizes that it requires to be equal, while there are any.
+
+        Names that no parameter has are defined by what is required anywhere.
+        """
+        unifier, equal, opened = Unifier(self.types), list[Equality](), dict[str, str]()
         equations: Sequence[Equality] = [*(() if self.written is self else self.required), *self.assumed]
+        definitions: Sequence[Equality] = ()
         term: Block | None = None
         while True:
             solved = [equation for equation in equations if unifier.add(equation)]
-            if term is not None and not solved:
+            defined = [equation for equation in definitions if unifier.is_open(equation) and unifier.add(equation)]
+            if term is not None and not solved and not defined:
                 break
+            names = SizeNames(unifier.names, unifier.meaning)
             try:
-                term, outputs = self._built(unifier)
-                self._outputs = outputs
+                term, outputs = self._built(unifier, names)
+                self._outputs, opened = outputs, names.opened
             except Exception as error:
-                if term is not None:  # with such sizes it cannot be built: the run says which requirement fails
+                if term is not None and not defined:  # such sizes are impossible: the run says which requirement fails
                     break
-                if not solved:
+                if defined or not solved:
                     if isinstance(error, RecursionError):
                         repeated(error)
                     error.add_note(f"while building the program {self.program.name}({', '.join(map(str, self.types))})")
                     raise
-                unifier, equations = Unifier(self.types), ()
+                unifier, equations, definitions = Unifier(self.types), (), ()
                 continue
             equal += solved
-            equations = equalities(term)
-        self._equalities, self._term = tuple(equal), term
+            equations, definitions = equalities(term), defining(term) if opened else ()
+        if opened:
+            self._require_known(opened, named(term))
+        self._equalities, self._term = tuple(unifier.checks(equal)), term
+
+    def _require_known(self, opened: Mapping[str, str], used: Collection[str]) -> None:
+        """Raise TypeError for a name of a size that neither a parameter has nor a requirement explains."""
+        for name, what in opened.items():
+            if name in used:
+                problem = "no parameter has a size of this name, and no call one that is known before the run"
+                raise TypeError(at_line(f"{self.program.name}: {what} cannot be found: {problem}"))
 
     @cached_property
     def written(self) -> Instance:
@@ -212,10 +228,11 @@ class Instance(Shown):
         """Whether the written program can be built, or is this one."""
         return self.written is self or self.written_term is not None
 
-    def _built(self, unifier: Unifier) -> tuple[Block, trees.Shape]:
+    def _built(self, unifier: Unifier, names: SizeNames) -> tuple[Block, trees.Shape]:
         """The term and the structure of its results, for the types as they are unified."""
         bound = self.declared.bound  # TypeError for sizes that no argument would bind
         with build() as builder:
+            builder.size_names = names
             types = map(unifier.type, self.types)
             binders = [builder.variable(type, name) for type, name in zip(types, self.names, strict=True)]
             arguments = trees.unflatten(self.inputs, [Expr(binder, builder) for binder in binders])
@@ -343,7 +360,10 @@ class Program(Shown, Generic[P, R]):
 
     def inline(self, arguments: Sequence[Any]) -> trees.Structure:
         """Apply the function to expressions, after checking them against the annotations."""
-        return self.apply(Inlining(self.name).arguments(self.parameters, arguments))
+        inlining = Inlining(self.name)
+        ready = inlining.arguments(self.parameters, arguments)
+        with current().size_names.inlined(inlining.sizes):
+            return self.apply(ready)
 
     def apply(self, arguments: Sequence[Any]) -> trees.Structure:
         """The function's result on arguments that are ready."""

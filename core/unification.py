@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from .dims import Dim, DimAtom, Name
@@ -57,6 +57,30 @@ def equalities(block: Block) -> list[Equality]:
         values = [_dim(atom) for atom in operation.args[1:]]
         if sides is not None and None not in values:
             found.append(Equality(*sides, operation.static[0], tuple([value for value in values if value is not None])))
+    return found
+
+
+def defining(block: Block) -> list[Equality]:
+    """The equalities that a program requires anywhere: the first one of an open name says what it is."""
+    found: list[Equality] = []
+    scope: Scope = []
+    for operation in _statements(block, False, scope):
+        sides = _compared("equal", operation.args[0], scope)
+        if sides is not None:
+            found.append(Equality(*sides, operation.static[0], ()))
+    return found
+
+
+def named(block: Block) -> set[str]:
+    """The names of the sizes that a program computes with."""
+    found, todo = set[str](), [block]
+    while todo:
+        inner = todo.pop()
+        atoms = [*inner.results]
+        for operation in inner.bindings:
+            atoms += operation.args
+            todo += operation.blocks
+        found.update([name for atom in atoms if isinstance(atom, Size) for name in atom.dim.names()])
     return found
 
 
@@ -174,6 +198,25 @@ class Unifier:
         self.meaning[name] = replacement
         return True
 
+    @property
+    def names(self) -> Set[str]:
+        """The names of the types."""
+        return self._order.keys()
+
+    def is_open(self, equality: Equality) -> bool:
+        """Whether an equation has names that are none of the types', and no meaning yet."""
+        left, right = self.dim(equality.left), self.dim(equality.right)
+        return not left.names() | right.names() <= self.names
+
+    def checks(self, equations: Iterable[Equality]) -> list[Equality]:
+        """What is left to be checked of equations, in the names of the types: an open name is what they say it is."""
+
+        def known(atom: DimAtom) -> Dim | None:
+            return self.meaning.get(atom.name) if isinstance(atom, Name) and atom.name not in self.names else None
+
+        closed = [equation.map(lambda dim: dim.substitute(known)) for equation in equations]
+        return [equation for equation in closed if equation.left != equation.right]
+
     def dim(self, dim: Dim) -> Dim:
         """A size in terms of the names that are left."""
         return dim.substitute(lambda atom: self.meaning.get(atom.name) if isinstance(atom, Name) else None)
@@ -183,15 +226,19 @@ class Unifier:
         return map_dims(type, self.dim)
 
     def _solution(self, difference: Dim) -> tuple[str, Dim] | None:
-        """A name and what it is where a difference is zero: never below zero if that can be had, and the last name."""
+        """A name and what it is where a difference is zero: never below zero if that can be had, and the last name.
+
+        Where there are names that are none of the types', it is one of these.
+        """
         divisor = math.gcd(*[c for _, c in difference.terms])
+        candidates = difference.names() - self.names or difference.names()
         found: list[tuple[bool, int, str, Dim]] = []
         for monomial, c in difference.terms:
             match monomial:
-                case (Name(name),) if abs(c) == divisor and name in self._order:
+                case (Name(name),) if abs(c) == divisor and name in candidates:
                     rest = Dim({m: -k // c for m, k in difference.terms if m != monomial})
                     if name not in rest.names() and (rest.constant is None or rest.constant >= 0):
-                        found.append((rest.is_nonnegative(), self._order[name], name, rest))
+                        found.append((rest.is_nonnegative(), self._order.get(name, 0), name, rest))
         if not found:
             return None
         _, _, name, rest = max(found, key=lambda each: each[:2])
