@@ -8,12 +8,12 @@ Both have the same two questions: ``at`` some sizes, and for the arguments of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, overload
 
-from ..core.program import Instance, Program
+from ..core.program import Instance, as_program
 from ..core.source import at_line, ending_at_user
 from ..core.terms import Block
+from ..core.verb import Function
 from ..interpreters.cost import ProgramCost
 from .compile import compile
 from .compiled import Compiled
@@ -42,11 +42,11 @@ class CodeCost:
 
 
 @overload
-def cost(program: Program | Instance | Block, *, simplified: bool = True) -> ProgramCost: ...
+def cost(program: Function[..., Any] | Block, *, simplified: bool = True) -> ProgramCost: ...
 
 
 @overload
-def cost(program: Program | Instance | Callable[..., Any], *, target: str | Device) -> CodeCost: ...
+def cost(program: Function[..., Any], *, target: str | Device) -> CodeCost: ...
 
 
 @ending_at_user
@@ -83,9 +83,8 @@ def cost(
     1.0
     """
     if target is None:
-        if not isinstance(program, Program | Instance | Block):
-            raise TypeError(at_line(f"az.cost counts a program, a version of one or a term, not {program!r}"))
-        return ProgramCost(program, simplified)
+        known = isinstance(program, Instance | Block)
+        return ProgramCost(program if known else as_program(program), simplified)
     if isinstance(program, Block):
         raise TypeError(at_line("code is made of a program, not of a term: give the program with target="))
     if not simplified:

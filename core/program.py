@@ -600,12 +600,12 @@ def uncompiled(function: Any) -> Any:
     return function
 
 
-def instance_of(program: Program | Instance) -> Instance:
+def instance_of(program: Callable[..., Any]) -> Instance:
     """An instance as it is, or the annotated instance of a program or of a Python function."""
     return program if isinstance(program, Instance) else as_program(program).at()
 
 
-def interpret(program: Program | Instance | Block, language: Fold[Any, Any, B]) -> B:
+def interpret(program: Callable[..., Any] | Block, language: Fold[Any, Any, B]) -> B:
     """The meaning of a program in a language of your own: a fold over its term (``language.py``).
 
     A program must have its types in its annotations; give ``f.at(types...)`` for another choice.

@@ -17,13 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..core.dims import Compound, Dim, DimAtom, Opaque, arithmetic
 from ..core.environment import Env
 from ..core.limits import lifted_limits
-from ..core.program import Instance, Program, instance_of
+from ..core.program import instance_of
 from ..core.terms import Atom, Block, Literal, Operation, Size, Variable
 from ..core.types import Accumulator, Type, dims, i64
+from ..core.verb import Function
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class _IllTyped(Exception):
     """What is wrong, without the place."""
 
 
-def check(program: Program | Instance | Block) -> None:
+def check(program: Function[..., Any] | Block) -> None:
     """Type a program or term; TypeError, with the operation printed, when it is ill-typed."""
     block = program if isinstance(program, Block) else instance_of(program).term
     checker = _Checker()

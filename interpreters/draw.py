@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..core.program import Instance, Program, instance_of
+from ..core.program import instance_of
 from ..core.terms import Block, Constant, Literal, Size
 from ..core.types import all_dims
+from ..core.verb import Function
 from .drawing.picture import Edge, Frame, Node, Shape, source
 from .drawing.svg import svg
 from .pretty.expressions import RUNNING
@@ -72,7 +73,7 @@ class Drawing:
         path.write_text(self.svg if path.suffix == ".svg" else self.dot, encoding="utf-8")
 
 
-def draw(program: Program | Instance | Block | Trace, *, simplified: bool = True) -> Drawing:
+def draw(program: Function[..., Any] | Block | Trace, *, simplified: bool = True) -> Drawing:
     """The term of a program as a picture, simplified first unless ``simplified=False``.
 
     A term is drawn as it is, a trace with its values.

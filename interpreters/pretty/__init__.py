@@ -14,14 +14,16 @@ The text of a program is the same in every run, so tests compare it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ...core import trees
 from ...core.limits import lifted_limits
 from ...core.procedures import procedures_of
-from ...core.program import Instance, Program, instance_of
+from ...core.program import Instance, instance_of
 from ...core.source import Origin, at_line, ending_at_user
 from ...core.terms import Block, Constant
 from ...core.types import ArrayType, all_dims
+from ...core.verb import Function
 from ..first_order import first_order
 from ..simplify import simplify
 from .printer import LINE, Printer
@@ -36,7 +38,7 @@ Line = tuple[str, frozenset[Origin]]  # of text, and where what stands in it was
 
 
 @ending_at_user
-def pretty(program: Program | Instance | Block, *, simplified: bool = True, style: str = "surface") -> str:
+def pretty(program: Function[..., Any] | Block, *, simplified: bool = True, style: str = "surface") -> str:
     """The text of a program, simplified first unless ``simplified=False``; a term is printed as it is.
 
     The style is "surface", "loops", "procedures" or "de-bruijn" (see the module); ValueError for another one, and
@@ -95,7 +97,7 @@ def lines(instance: Instance) -> list[Line]:
         return _lines(instance.program.name, simplify(instance.term), instance.names, instance.outputs, "surface")
 
 
-def _procedures(program: Program | Instance | Block, simplified: bool) -> str:
+def _procedures(program: Function[..., Any] | Block, simplified: bool) -> str:
     """The first-order form of a program, and its procedures."""
     name = "program" if isinstance(program, Block) else instance_of(program).program.name
     form = first_order(program if isinstance(program, Block) else instance_of(program).term).block

@@ -27,9 +27,10 @@ from ...core.limits import lifted_limits
 from ...core.placement import to_block
 from ...core.primitive import Primitive
 from ...core.procedures import Procedure
-from ...core.program import Instance, Program, instance_of
+from ...core.program import instance_of
 from ...core.terms import Constant, Failure, Foreign
 from ...core.types import ArrayType, Opened, Scalar, Type
+from ...core.verb import Function
 from ..embed import fresh_binders
 from .constructs import (
     Accumulate,
@@ -56,7 +57,7 @@ from .write_once import WriteOnce
 ROUNDS = 8
 
 
-def simplify(program: Program | Instance | terms.Block, fuse: bool = True, unswitch: bool = True) -> terms.Block:
+def simplify(program: Function[..., Any] | terms.Block, fuse: bool = True, unswitch: bool = True) -> terms.Block:
     """The simplified term of a program, equal to it for all inputs (but for signs of zeros).
 
     Without ``fuse`` an array that is expensive to compute stays where it is made, and without ``unswitch`` what a

@@ -54,6 +54,25 @@ def height(line: Line, x: az.f64) -> az.f64:
     return line.at(x)
 
 
+def plain(x: az.Array[az.f64, "n"], y: az.f64) -> az.f64:
+    return az.sum(x * y)
+
+
+print(az.pretty(plain).upper(), az.pretty(loss), az.pretty(az.simplify(plain)))
+az.check(plain)
+az.check(loss.at())
+az.check(az.simplify(loss))
+az.draw(plain).save("plain.svg")
+az.cost(plain).at(n=3).operations
+az.cost(plain, target="llvm").at(n=3).rows
+az.interpret(plain, az.Reify()).count
+az.pretty(3)  # wrong
+az.check("plain")  # wrong
+az.draw(None)  # wrong
+az.simplify([plain])  # wrong
+az.cost(3)  # wrong
+az.interpret(3, az.Reify())  # wrong
+
 points, weights = np.ones((4, 2)), np.ones(2)
 number: float = loss(points, weights)
 loss(points, weights, steps=2).tolist()
