@@ -11,6 +11,10 @@ What a function raises is kept by the run until that has ended, which it does as
 is called, and the exception reaches the caller as it is, with the line of the call beside it. Of several that were
 running at once, it is that of the first iteration, in the order of the program; one that ends the interpreter
 (KeyboardInterrupt) comes before all others.
+
+Python runs handlers of signals as it enters a function, before any ``try`` of that. What they raise there ctypes gives
+to ``sys.unraisablehook`` and drops: so that is where a run in the main thread finds it. And since what ctypes returns
+then is no answer, the code looks at a word that only a call which has come to its end clears.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -31,7 +36,6 @@ from .frames import Frame
 
 Array = np.ndarray[Any, Any]
 
-_FAILED = 1
 _Span = tuple[int, int, Array]  # the addresses of its first byte and of that behind it, and what owns it
 _Order = tuple[bool, Sequence[int], int]  # of exceptions: those of the language, then by iteration, then by call
 
@@ -44,7 +48,7 @@ class Callbacks:
         self.views = any(site.function.views or site.function.fills for site in sites)
         self._raised: dict[int, tuple[_Order, BaseException]] = {}  # by the address of the failure record of a run
         self._spans: dict[int, list[_Span]] = {}  # the memory of each run, where there are views
-        self._entry = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(self._call)
+        self._entry = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(self._call)
 
     @property
     def address(self) -> int:
@@ -55,14 +59,16 @@ class Callbacks:
     def running(self, frame: Frame) -> Iterator[None]:
         """The time in which code runs on a frame. An arena that is viewed afterwards is left to its views."""
         if not self.views:
-            yield
+            with _entered():
+                yield
             return
         before = sys.getrefcount(frame.block)
         owned = [(int(owner.ctypes.data), owner) for owner in (frame.block, *frame.owners)]
         self._spans[frame.record] = [(start, start + owner.nbytes, owner) for start, owner in owned]
         del owned
         try:
-            yield
+            with _entered():
+                yield
         finally:
             del self._spans[frame.record]
             frame.owners = ()
@@ -74,24 +80,53 @@ class Callbacks:
         found = self._raised.pop(run, None)
         return None if found is None else found[1]
 
-    def _call(self, number: int, described: int, run: int) -> int:
-        call, iteration = self._calls[number], list[int]()
+    def _call(self, number: int, described: int, run: int) -> None:
+        iteration = list[int]()
         try:
+            call = self._calls[number]
             if run in self._raised:
-                return _FAILED
-            words = iter((ctypes.c_int64 * call.count).from_address(described)[:])
+                return
+            memory = (ctypes.c_int64 * (call.count + 1)).from_address(described)
+            words = iter(memory[: call.count])
             iteration.extend([next(words) for _ in range(call.site.loops)])
             call.run(words, self._spans.get(run, ()))
+            memory[call.count] = 0
         except BaseException as error:
-            site, promise = call.site, isinstance(error, BrokenPromise)
-            raised = TypeError(f"{error}, at {site.origin}") if promise else error
-            if not promise:
-                raised.add_note(f"in {site.function.name}, which is called at {site.origin}")
-            order = isinstance(error, Exception), iteration, number
-            if run not in self._raised or order < self._raised[run][0]:
-                self._raised[run] = order, raised
-            return _FAILED
-        return 0
+            self._keep(error, number, iteration, run)
+
+    def _keep(self, error: BaseException, number: int, iteration: Sequence[int], run: int) -> None:
+        """Keep what a call in a run has raised, unless something is kept that comes before it."""
+        site, promise = self._calls[number].site, isinstance(error, BrokenPromise)
+        raised = TypeError(f"{error}, at {site.origin}") if promise else error
+        if not promise:
+            raised.add_note(f"in {site.function.name}, which is called at {site.origin}")
+        order = isinstance(error, Exception), iteration, number
+        if run not in self._raised or order < self._raised[run][0]:
+            self._raised[run] = order, raised
+
+
+@contextmanager
+def _entered() -> Iterator[None]:
+    """The time in which what is raised as a call is entered is kept by its run, in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = sys.unraisablehook
+
+    def keep(lost: sys.UnraisableHookArgs) -> None:
+        trace, error = lost.exc_traceback, lost.exc_value
+        if trace is None or error is None or trace.tb_frame.f_code is not Callbacks._call.__code__:
+            before(lost)
+            return
+        entry = trace.tb_frame.f_locals
+        entry["self"]._keep(error, entry["number"], (), entry["run"])
+
+    sys.unraisablehook = keep
+    try:
+        yield
+    finally:
+        if sys.unraisablehook is keep:
+            sys.unraisablehook = before
 
 
 class _Call:

@@ -182,19 +182,23 @@ class Emitter(Checking):
         self.names[call.name] = one(i64, self.body.value(f"sext i32 {code} to i64"))
 
     def _callback(self, call: ir.Call) -> None:
-        """The iteration, and for each array where it is and its extents, go to words that the function is given."""
-        self.unit.module.declare("adze_call", "declare i64 @adze_call(i64, ptr, ptr) nounwind")
+        """The iteration, and for each array where it is and its extents, go to words that the function is given.
+
+        The last word is 1 until the function has done its work.
+        """
+        self.unit.module.declare("adze_call", "declare void @adze_call(i64, ptr, ptr) nounwind")
         buffers, words = (*call.reads, *call.writes), count()
-        described = self.body.scratch(len(call.iteration) + sum([1 + len(buffer.extents) for buffer in buffers]))
+        described = self.body.scratch(len(call.iteration) + sum([1 + len(buffer.extents) for buffer in buffers]) + 1)
         given = [("i64", self.scalar(index)) for index in call.iteration]
         for buffer in buffers:
             given.append(("ptr", self.places[buffer.name].pointer))
             given.extend([("i64", self.scalar(extent)) for extent in buffer.extents])
+        given.append(("i64", "1"))
         for type, value in given:
             word = self.body.value(f"getelementptr i64, ptr {described}, i64 {next(words)}")
             self.body.line(f"store {type} {value}, ptr {word}")
-        answer = self.body.value(f"call i64 @adze_call(i64 {call.number}, ptr {described}, ptr {self.failure})")
-        self.names[call.name] = one(i64, answer)
+        self.body.line(f"call void @adze_call(i64 {call.number}, ptr {described}, ptr {self.failure})")
+        self.names[call.name] = one(i64, self.body.value(f"load i64, ptr {word}"))
 
     # Buffers
 

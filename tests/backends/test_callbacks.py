@@ -4,6 +4,7 @@ import gc
 import os
 import re
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -341,6 +342,32 @@ def test_calls_that_are_interrupted(threads: int) -> None:
         compiled(rows)
         time.sleep(1)  # where the signal comes as the call ends
     np.testing.assert_array_equal(compiled(rows), rows)
+
+
+def test_a_signal_that_comes_just_before_a_call_ends_the_run() -> None:
+    """Python runs the handler as it enters the callback, where ctypes drops what it raises."""
+
+    class Stop(Exception):
+        pass
+
+    def stop(number: int, frame: object) -> None:
+        raise Stop
+
+    operation = az.operation("passed", numpy=lambda x: x, result=lambda x: x)
+
+    def step(i: Any, state: Any) -> Any:
+        return operation(az.fori_loop(0, 20_000, lambda j, x: az.sin(x) + 0.5, state))
+
+    compiled = az.compile(lambda x: az.fori_loop(0, 20_000, step, x), threads=1)
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        for _ in range(5):
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            with pytest.raises(Stop):
+                compiled(1.0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert sys.unraisablehook.__module__ != "adze.backends.llvm.callbacks"
 
 
 def test_calls_in_a_forked_child() -> None:
