@@ -260,6 +260,7 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
             holds = test.run(env)
             if not self.holds(holds):
                 first = self.first_failure(holds)
+                self.failed = int(first[-1]) if first else -1
                 raise failure.error([int(self.filled(value.run(env), 0)[first]) for value in values])
             return ()
 

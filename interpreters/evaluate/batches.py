@@ -129,6 +129,7 @@ class Batches:
         self.largest = LARGEST_BATCH if vectorize else 0
         self.batch: tuple[int, ...] = ()
         self.mask: Any = np.True_
+        self.failed = -1  # the row of the outermost loop in which a requirement failed; none below zero
         self.origin = NOWHERE  # of the operation that runs
 
     @property
@@ -174,12 +175,37 @@ class Batches:
                 return self.all_at_once(extent, body, ranks)
             except Irregular:
                 pass
+            except Exception:
+                if self.failed >= 0 and not self.batch:
+                    self.fail_first(self.failed, body, ranks)
+                raise
         rows = [body(np.int64(0))]
         require_room(extent, rows[0])
         if self.once(effects, rows[0]):
             return [np.empty((extent, *np.shape(value)), value.dtype) for value in rows[0]]
         rows += [body(np.int64(i)) for i in range(1, extent)]
         return [self.stacked([row[k] for row in rows], r) for k, r in enumerate(ranks)]
+
+    def fail_first(self, row: int, body: Callable[[Any], list[Any]], ranks: Sequence[int]) -> None:
+        """Raise what fails first in the order of the program, if something fails in a row of the outermost loop.
+
+        What failed is the first requirement of the body that does not hold in some row; another may fail in an earlier
+        one, and in a loop inside of the same.
+        """
+        while row:
+            self.failed = -1
+            try:
+                self.all_at_once(row, body, ranks)
+                break
+            except Irregular:
+                for i in range(row):
+                    body(np.int64(i))
+                break
+            except Exception:
+                if self.failed < 0:
+                    raise
+                row = self.failed
+        body(np.int64(row))
 
     def for_each(
         self, extents: Sequence[int], body: Callable[..., list[Any]], effects: Effects, ranks: Sequence[int]
