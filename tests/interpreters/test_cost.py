@@ -399,3 +399,10 @@ def test_terms_are_counted_by_symbols_only() -> None:
 
 def test_maxima_of_what_may_be_negative_stay() -> None:
     assert str(Amount.of(Dim.atom(Compound("max", Dim.of(0), INDEX))).named({0: "k"})) == "max(0, k)"
+
+
+def test_an_annotated_function_is_counted_as_its_program() -> None:
+    def total(x: az.Array[az.f64, "n"]) -> az.f64:
+        return az.sum(x)
+
+    assert str(az.cost(total)) == str(az.cost(az.program(total)))
