@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.environment import Env
+from ..core.terms import Rules
 from ..core.types import FunctionType, Named, Type
 from .activity import Active, Activity, Atom, Block, Operation, State, either
 from .forms import Form, Progress
@@ -44,7 +45,7 @@ class ActiveParts(Activity):
 
     # Meanings given by the user
 
-    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
+    def custom(self, rules: Rules, args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
         """As for numbers; what the body and the rules do with functions and data is looked at."""
 
         def run(env: Env[Any]) -> Active:

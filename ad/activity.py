@@ -24,7 +24,7 @@ from ..core.dims import Dim
 from ..core.environment import Env
 from ..core.language import Binding
 from ..core.primitive import Primitive
-from ..core.terms import Constant, Failure
+from ..core.terms import Constant, Failure, Rules
 from ..core.types import ArrayType, Scalar, Type, is_data, is_float
 from .fixpoints import Fixpoints
 from .fragment import Fragment
@@ -164,7 +164,7 @@ class Activity(Fragment[Atom, Operation, Block]):
 
     # Meanings given by the user
 
-    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
+    def custom(self, rules: Rules, args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
         """With rules, all results move with each argument; with what the body captures they move as it says."""
 
         def run(env: Env[Any]) -> Active:

@@ -21,7 +21,7 @@ from ..core.graph import Value
 from ..core.language import Unsupported
 from ..core.operations import moved_by
 from ..core.placement import to_block
-from ..core.terms import Foreign
+from ..core.terms import Foreign, LaterRule, Rules, rule_names
 from ..core.types import Itself, Type, is_data, is_float
 from ..interpreters.embed import Known, emit_blocks
 from ..interpreters.simplify import simplify
@@ -42,7 +42,7 @@ class CustomPullback:
 
     reverse: Emission
     env: Env[Entry]
-    rules: tuple[str, ...]
+    rules: Rules
     args: Sequence[Entry]
     body: Block
     blocks: Sequence[Block]
@@ -52,7 +52,7 @@ class CustomPullback:
         if "checkpoint" in self.rules:
             self.again(cotangents)
             return
-        if self.reverse.transposing and "vjp" not in self.rules:
+        if self.reverse.transposing and "vjp" not in rule_names(self.rules):
             self.body.run(self.env, self.args)[1](cotangents)
             return
         self.require_numbers(cotangents)
@@ -112,15 +112,18 @@ class CustomPullback:
         values = [arg.value for arg in self.args if arg.value is not None]
         itself = Known(Itself(types_of(values), types_of(self.results)), self.itself)
         with self.reverse.checking():
-            if "vjp" in self.rules:
-                return self.blocks[self.rules.index("vjp")].primal(self.env, [itself, *values, *arrived])
-            rule = self.blocks[self.rules.index("jvp")]
+
+            def moved(name: str, *moves: Value) -> Sequence[Value]:
+                number = rule_names(self.rules).index(name)
+                rule = self.rules[number]
+                if isinstance(rule, LaterRule):
+                    return rule.moved(values, types_of(self.results), moves)
+                return self.blocks[number].primal(self.env, [itself, *values, *moves])
+
+            if "vjp" in rule_names(self.rules):
+                return moved("vjp", *arrived)
             likes = [value for value in values if is_float(value.type)]
-
-            def moved(*tangents: Value) -> Sequence[Value]:
-                return rule.primal(self.env, [itself, *values, *tangents])
-
-            return transposed_rule(self.reverse, b.origin.name, "jvp", likes, moved, arrived)
+            return transposed_rule(self.reverse, b.origin.name, "jvp", likes, partial(moved, "jvp"), arrived)
 
     def itself(self, *args: Value) -> Sequence[Value]:
         """The operation at other arguments, as a rule may want it."""
@@ -134,7 +137,7 @@ class CustomPushforward:
 
     forward: DualEmission
     env: Env[Dual]
-    rules: tuple[str, ...]
+    rules: Rules
     args: Sequence[Dual]
     body: DualBlock
     blocks: Sequence[DualBlock]
@@ -182,12 +185,19 @@ class CustomPushforward:
         tangents = [self.forward.tangent(arg) for arg in self.args if is_float(arg.primal.type)]
         values = [arg.primal for arg in self.args]
         itself = Known(Itself(types_of(values), types_of(results)), self.itself)
-        if "jvp" in self.rules:
-            return self.forward.primals(self.blocks[self.rules.index("jvp")], self.env, itself, *values, *tangents)
-        rule = self.blocks[self.rules.index("vjp")]
+
+        def moved(name: str, *moves: Value) -> Sequence[Value]:
+            number = rule_names(self.rules).index(name)
+            rule = self.rules[number]
+            if isinstance(rule, LaterRule):
+                return rule.moved(values, types_of(results), moves)
+            return self.forward.primals(self.blocks[number], self.env, itself, *values, *moves)
+
+        if "jvp" in rule_names(self.rules):
+            return moved("jvp", *tangents)
         likes = [result for result in results if is_float(result.type)]
-        run = partial(self.forward.primals, rule, self.env, itself, *values)
-        return transposed_rule(self.forward.reverse(), self.forward.builder.origin.name, "vjp", likes, run, tangents)
+        reverse, name = self.forward.reverse(), self.forward.builder.origin.name
+        return transposed_rule(reverse, name, "vjp", likes, partial(moved, "vjp"), tangents)
 
 
 def _no_numbers(builder: Builder, mode: str) -> Unsupported:

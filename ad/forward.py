@@ -25,7 +25,7 @@ from ..core.language import Binding
 from ..core.operations import term_of_expansion
 from ..core.primitive import Primitive
 from ..core.source import Standing
-from ..core.terms import Constant, Failure, Foreign
+from ..core.terms import Constant, Failure, Foreign, Rules
 from ..core.types import ArrayType, Scalar, Type, is_float
 from ..interpreters.embed import accumulate, emit_blocks, name_arguments
 from .activity import State, active_results
@@ -42,6 +42,8 @@ from .reverse import Reverse
 
 class Forward(ForwardFunctions, Fragment[Atom, Operation, Block]):
     """Dual numbers over any construct, emitted into a builder."""
+
+    later_rules = True
 
     def reverse(self) -> Reverse:
         return Reverse(Sweep(self.builder))
@@ -233,7 +235,7 @@ class Forward(ForwardFunctions, Fragment[Atom, Operation, Block]):
 
     # Meanings given by the user
 
-    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
+    def custom(self, rules: Rules, args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
         """By its rules, ``dy = rule(x, dx)``; a checkpoint is one of duals (``custom.py``)."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:

@@ -24,7 +24,7 @@ from ..core.environment import Env
 from ..core.language import Binding, Language
 from ..core.operations import term_of_expansion, term_of_rule
 from ..core.primitive import Primitive
-from ..core.terms import Constant, Failure, Foreign, Origin
+from ..core.terms import Constant, Failure, Foreign, Origin, Rules
 from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, is_float
 from .fixpoints import Fixpoints
 
@@ -267,7 +267,7 @@ class Linearity(Language[Atom, Operation, Block]):
 
     # Meanings given by the user
 
-    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
+    def custom(self, rules: Rules, args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
         """Linear if the body is, and if the rule by which it is transposed is linear for constant arguments.
 
         Of what is unknown the rule alone is asked: a derivative that is the same everywhere is that of a linear one.

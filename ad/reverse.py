@@ -30,7 +30,7 @@ from ..core.language import Binding
 from ..core.operations import term_of_expansion
 from ..core.primitive import Primitive
 from ..core.source import Standing
-from ..core.terms import Constant, Failure, Foreign, Origin
+from ..core.terms import Constant, Failure, Foreign, Origin, Rules
 from ..core.types import ArrayType, Scalar, Type, is_float
 from ..interpreters.embed import emit_blocks, name_arguments
 from ..interpreters.simplify.accumulators import zeros_like
@@ -51,6 +51,8 @@ class Reverse(ReverseFunctions):
 
     Only active operations (``activity.py``) are run with a pull, and only their active results have a cell.
     """
+
+    later_rules = True
 
     def __init__(self, sweep: Sweep) -> None:
         super().__init__(sweep)
@@ -289,7 +291,7 @@ class Reverse(ReverseFunctions):
 
     # Meanings given by the user
 
-    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
+    def custom(self, rules: Rules, args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
         """By its rules, ``x_bar += rule(x, y_bar)``; a checkpoint runs its body anew (``custom.py``)."""
         primal = self.embed.custom(rules, [a.primal for a in args], body.primal, [block.primal for block in blocks])
 

@@ -26,7 +26,7 @@ from ..core.dims import Dim
 from ..core.expr import Expr
 from ..core.graph import Value
 from ..core.primitive import Primitive
-from ..core.terms import Foreign
+from ..core.terms import Foreign, Rules
 from ..core.types import Type, dims, i64
 from ..core.types import element as scalar
 from ..interpreters.simplify.accumulators import plus
@@ -222,7 +222,7 @@ class SideBySide(Directions):
                 found[k] = total
         return self.duals([*totals, *found], active)
 
-    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
+    def custom(self, rules: Rules, args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
         return self._alone(super().custom(rules, args, body, blocks))
 
     def foreign(self, function: Foreign, args: Sequence[Atom]) -> Operation:

@@ -6,22 +6,24 @@ values while a program runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import update_wrapper
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from . import trees
-from .builder import Builder, current
+from .builder import Builder, build, current
 from .expr import Expr, as_expr
 from .functions import as_typed, description, expression_of
 from .graph import Body, Value
+from .placement import to_block
 from .source import at_line, user_line
-from .terms import Origin
+from .terms import Block, LaterRule, Origin
 from .trees import Shape, Structure
-from .types import Itself, Type, is_float
+from .types import Itself, Type, dims, is_data, is_float
 
 if TYPE_CHECKING:
     Function = Callable[..., Any]
@@ -45,16 +47,22 @@ class _Open:
 
 _open: ContextVar[tuple[_Open, ...]] = ContextVar("adze_rules", default=())
 _DEEPEST = 8  # rules inside of each other of one function, which calls itself at ever other types
+_whole: ContextVar[bool] = ContextVar("adze_whole_rules", default=False)  # rules are built, and those inside of them
 
 
 class Custom:
-    """A function with rules for its derivatives. Made by :func:`custom_jvp` and :func:`custom_vjp`."""
+    """A function with rules for its derivatives. Made by :func:`custom_jvp` and :func:`custom_vjp`.
 
-    def __init__(self, function: Any, verb: str) -> None:
+    One of this package may have a ``key``, which says which function it is: what it is and its rules use nothing from
+    outside. Then a rule is built where a derivative asks for it, and programs that nobody differentiates have none.
+    """
+
+    def __init__(self, function: Any, verb: str, key: tuple[Any, ...] = ()) -> None:
         if not callable(function) or isinstance(function, Expr):
             raise TypeError(at_line(f"{verb} takes a function of expressions, not {description(function)}"))
-        self.function, self.verb = function, verb
+        self.function, self.verb, self.key = function, verb, key
         self.rules: dict[str, Callable[..., Any]] = {}
+        self.blocks: dict[tuple[Any, ...], Block] = {}  # of rules, as they were asked for
         update_wrapper(self, function)
         self.__name__ = getattr(function, "__name__", "function")
 
@@ -125,14 +133,17 @@ class Custom:
 
         bodies = [builder.body(types, body, [value.name for value in values])]
         output = outputs[0]
-        rules = tuple(sorted(self.rules))
+        rules: tuple[str | LaterRule, ...] = tuple(sorted(self.rules))
         itself = Itself(tuple(types), bodies[0].types)
-        bodies += [self._rule(name, itself, inputs, output) for name in rules]
+        if self.key and not _whole.get() and all(map(_is_fixed, (*types, *bodies[0].types))):
+            rules = tuple([RuleByKey(name, self.key, self, inputs, output) for name in sorted(self.rules)])
+        else:
+            bodies += [self.rule(name, itself, inputs, output) for name in sorted(self.rules)]
         builder.origin = origin
         results = builder.emit("custom", rules, values, bodies)
         return trees.unflatten(output, [expression_of(value, builder) for value in results])
 
-    def _rule(self, name: str, itself: Itself, inputs: Shape, output: Shape) -> Body:
+    def rule(self, name: str, itself: Itself, inputs: Shape, output: Shape) -> Body:
         """The body of a rule: of the function, the arguments and what moves, giving what is moved."""
         builder, types, rule = current(), list(itself.parameters), self.rules[name]
         given, made = (inputs, types), (output, itself.results)
@@ -148,6 +159,44 @@ class Custom:
 
         names = [self.__name__, *[""] * (len(types) + len(floating))]
         return builder.body([itself, *types, *floating], run, names)
+
+
+def _is_fixed(type: Type) -> bool:
+    """Whether it is the type of a scalar or an array whose extents mean the same in every term."""
+    return is_data(type) and all([dim.is_static() for dim in dims(type)])
+
+
+@dataclass(frozen=True)
+class RuleByKey(LaterRule):
+    """A rule of a function that has a key, at arguments and results of these structures."""
+
+    name: str
+    key: tuple[Any, ...]
+    owner: Custom = field(repr=False)
+    inputs: Shape
+    output: Shape
+
+    def moved(self, primals: Sequence[Value], results: Sequence[Type], moves: Sequence[Value]) -> list[Value]:
+        given, made = (self.inputs, [value.type for value in primals]), (self.output, results)
+        return by_rule(self.owner.__name__, self.name, self.owner.rules[self.name], given, made, primals, moves)
+
+    def block(self, operands: tuple[Type, ...], results: tuple[Type, ...]) -> Block:
+        known, key = self.owner.blocks, (self.name, self.inputs, self.output, operands, results)
+        if key not in known:
+            with build(), _building_rules():
+                body = self.owner.rule(self.name, Itself(operands, results), self.inputs, self.output)
+                known[key] = to_block(body.binders, body.results, body.statements)[0]
+        return known[key]
+
+
+@contextmanager
+def _building_rules() -> Iterator[None]:
+    """Have rules inside of a rule, which may come to it again."""
+    token = _whole.set(True)
+    try:
+        yield
+    finally:
+        _whole.reset(token)
 
 
 def checked_rule(what: str, rule: Any, moving: str) -> None:

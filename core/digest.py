@@ -23,6 +23,7 @@ from typing import Any
 from . import gamma, primitives, special
 from .c_functions import CFunction
 from .constructs import PROPERTIES, Construct
+from .custom import RuleByKey
 from .dims import Compound, Dim, Name, Opaque
 from .language import EXPANSION
 from .operations import term_of_expansion, term_of_rule
@@ -97,6 +98,10 @@ class _Writer:
             self.part(self.definition(part))
         if part.static and isinstance(part.static[0], Foreign):
             self.rules(part.static[0], tuple([arg.type for arg in part.args]))
+
+    def later_rule(self, part: RuleByKey) -> None:
+        """One of this package's, by its name."""
+        self.sequence(("rule", part.name, *part.key))
 
     def foreign(self, part: Foreign) -> None:
         """What is known of an operation elsewhere: the version of its function of C."""
@@ -205,6 +210,7 @@ _WRITERS: dict[type, Callable[[_Writer, Any], None]] = {
     Primitive: _Writer.primitive,
     Construct: _Writer.construct,
     Foreign: _Writer.foreign,
+    RuleByKey: _Writer.later_rule,
     Dim: _Writer.dim,
     Opaque: _Writer.opaque,
     Compound: _Writer.compound,

@@ -22,7 +22,7 @@ from .constructs import ADDED, CONSTRUCTS, Construct
 from .dims import Dim
 from .primitive import Primitive
 from .procedures import Procedure
-from .terms import Failure, Foreign, Origin
+from .terms import Failure, Foreign, Origin, Rules
 from .types import ArrayType, FunctionType, Named, Opened, Scalar, Type
 
 # What writes the constructs of a term that an interpretation does not know in others that it knows. It is itself an
@@ -87,6 +87,8 @@ class Fold(ABC, Generic[A, O, B]):
 
     # The fold
 
+    later_rules = False  # whether it takes custom operations whose rules are not built yet (``terms.LaterRule``)
+
     def knows(self, construct: Construct) -> bool:
         """Whether it has a meaning for a construct that the language does not have by itself."""
         return True
@@ -111,6 +113,7 @@ class Fold(ABC, Generic[A, O, B]):
                 return self.dim(dim)
 
     def meaning_of_operation(self, operation: terms.Operation) -> O:
+        operation = operation if self.later_rules else operation.with_rules
         args = [self.meaning_of_atom(atom) for atom in operation.args]
         blocks = [self.meaning_of_block(block) for block in operation.blocks]
         try:
@@ -208,7 +211,7 @@ class Language(Fold[A, O, B]):
 
     # Meanings given by the user
 
-    def custom(self, rules: tuple[str, ...], args: Sequence[A], body: B, blocks: Sequence[B]) -> O:
+    def custom(self, rules: Rules, args: Sequence[A], body: B, blocks: Sequence[B]) -> O:
         """``body(*args)``, whose derivatives are given: by a block for each of ``rules`` ("jvp", "vjp").
 
         With the rule "checkpoint", which has no block, they are those of the body, which a return sweep runs again.
@@ -216,6 +219,8 @@ class Language(Fold[A, O, B]):
         A jvp block takes the function itself (as a value, which it may apply), the arguments, and one tangent for each
         that is floating; it gives one tangent for each floating result. A vjp block takes the function itself, the
         arguments, and one cotangent for each floating result; it gives one cotangent for each floating argument.
+
+        An interpretation that has ``later_rules`` is given those in the place of names, without blocks.
         """
         self.refuse("custom")
 

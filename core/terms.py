@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -199,6 +200,32 @@ class Foreign:
         return self.name
 
 
+class LaterRule(ABC):
+    """A rule of a custom operation that uses nothing from outside: it is built where a derivative asks for it.
+
+    It stands in the static part of the operation, in the place of the rule's name, and has no block there.
+    """
+
+    name: str  # "jvp" or "vjp"
+    key: tuple[Any, ...]  # which rule it is, among those of this package
+
+    @abstractmethod
+    def moved(self, primals: Sequence[Any], results: Sequence[Type], moves: Sequence[Any]) -> list[Any]:
+        """What the rule gives, emitted here: for the operation's operands and results, and for what moves."""
+
+    @abstractmethod
+    def block(self, operands: tuple[Type, ...], results: tuple[Type, ...]) -> Block:
+        """The block of the rule, as an operation with these types has it whose rules are built."""
+
+
+Rules = tuple[str | LaterRule, ...]  # of a custom operation, by their names where they are built
+
+
+def rule_names(static: Sequence[Any]) -> tuple[str, ...]:
+    """The names of the rules of a custom operation, whether they are built or not."""
+    return tuple([rule.name if isinstance(rule, LaterRule) else rule for rule in static])
+
+
 class Operation:
     """A construct applied to atoms and blocks. ``types`` are the types of its results."""
 
@@ -235,8 +262,18 @@ class Operation:
         """What is known of the construct."""
         return construct(self.op, self.static)
 
+    @property
+    def with_rules(self) -> Operation:
+        """The operation with a block for each of its rules."""
+        later = [rule for rule in self.static if isinstance(rule, LaterRule)] if self.op == "custom" else []
+        if not later:
+            return self
+        rules = [rule.block(tuple([arg.type for arg in self.args]), self.types) for rule in later]
+        return Operation(self.op, rule_names(self.static), self.args, (*self.blocks, *rules), self.types, self.origin)
+
     def __reduce__(self) -> Any:
-        return Operation, (self.op, self.static, self.args, self.blocks, self.types, self.origin)
+        made = self.with_rules  # those that are built later mean what functions of this process say
+        return Operation, (made.op, made.static, made.args, made.blocks, made.types, made.origin)
 
 
 class Meaning(Protocol[B_co]):

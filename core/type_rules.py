@@ -128,8 +128,9 @@ def of_custom(static: Static, args: Types, earlier: Blocks) -> Results:
 
 
 def rules_of(static: Static) -> tuple[str, ...]:
-    """The rules that a custom has a block for. A "checkpoint" has none: its derivatives are those of its body."""
-    return tuple([rule for rule in static if rule != "checkpoint"])
+    """The rules that a custom has a block for: neither a "checkpoint", whose derivatives are those of its body, nor one
+    that is built later."""
+    return tuple([rule for rule in static if isinstance(rule, str) and rule != "checkpoint"])
 
 
 def function(static: Static, args: Types, blocks: Blocks) -> Results:

@@ -19,7 +19,7 @@ from ..core.language import Binding, Language
 from ..core.placement import to_block
 from ..core.primitive import Primitive
 from ..core.procedures import Procedure
-from ..core.terms import Constant, Failure, Foreign
+from ..core.terms import Constant, Failure, Foreign, Rules
 from ..core.types import ArrayType, FunctionType, Opened, Scalar, Type, accumulator_of, i64, map_dims
 
 Entries = Env[Any]
@@ -34,6 +34,8 @@ class Embed(Language[Atom, Operation, Block]):
     An environment holds *entries*; ``entry`` and ``value`` lead from a value to its entry and back, so that a
     transformation may keep more beside a value.
     """
+
+    later_rules = True
 
     def __init__(self, builder: Builder) -> None:
         self.builder, self.checks = builder, True
@@ -118,7 +120,7 @@ class Embed(Language[Atom, Operation, Block]):
 
     # Meanings given by the user
 
-    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
+    def custom(self, rules: Rules, args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
         return self._with_blocks("custom", rules, args, [body, *blocks])
 
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:

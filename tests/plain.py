@@ -22,7 +22,7 @@ from adze.core.environment import Env
 from adze.core.language import Binding, Language
 from adze.core.primitive import Primitive
 from adze.core.program import Instance
-from adze.core.terms import Failure, Foreign
+from adze.core.terms import Failure, Foreign, Rules
 from adze.core.types import SCALARS, ArrayType, Scalar, Type, array_of, dims, element
 
 Atom = Callable[[Env[Any]], Any]
@@ -202,7 +202,7 @@ class Plain(Language[Atom, Operation, Block]):
 
     # Meanings given by the user
 
-    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
+    def custom(self, rules: Rules, args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
         return lambda env: body(env, [arg(env) for arg in args])
 
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:

@@ -158,7 +158,7 @@ def add_to(visit: Visit, cotangents: list[Any]) -> None:
 
 def custom(visit: Visit, cotangents: list[Any]) -> None:
     """By its rule ``x_bar = rule(x, y_bar)``; what its body captures moves it as the body says."""
-    operation, sweep = visit.operation, visit.sweep
+    operation, sweep = visit.operation.with_rules, visit.sweep
     if "vjp" not in operation.static:
         derived(visit, cotangents)
         return

@@ -26,7 +26,7 @@ from ...core.builder import Builder, build
 from ...core.dims import Dim
 from ...core.graph import Value
 from ...core.placement import to_block
-from ...core.terms import Block, Operation, Variable
+from ...core.terms import Block, Operation, Rules, Variable
 from ...core.types import Type
 from ...interpreters.embed import Atom, Embed, Entries, emit_blocks
 from ...interpreters.embed import Block as Meaning
@@ -104,9 +104,7 @@ class _Fission(Embed):
             return self._inside.meaning_of_operation(operation)
         return super().meaning_of_operation(operation)
 
-    def custom(
-        self, rules: tuple[str, ...], args: Sequence[Atom], body: Meaning, blocks: Sequence[Meaning]
-    ) -> Operations:
+    def custom(self, rules: Rules, args: Sequence[Atom], body: Meaning, blocks: Sequence[Meaning]) -> Operations:
         return lambda env: body(env, [arg(env) for arg in args])
 
     def operation(self, operation: Operation, args: Sequence[Atom], blocks: Sequence[Meaning]) -> Operations:

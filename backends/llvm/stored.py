@@ -157,7 +157,7 @@ def _own_sources() -> bytes:
     """The digest of the files of this package; OSError when they may not be what this process has imported."""
     made = hashlib.blake2b(digest_size=20)
     package = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-    for part in ("core", "interpreters", "ad", "backends"):
+    for part in ("core", "interpreters", "ad", "library", "backends"):
         for folder, folders, files in os.walk(os.path.join(package, part)):
             folders.sort()
             for name in sorted(files):

@@ -28,7 +28,7 @@ from ...core.primitive import Primitive
 from ...core.program import Instance, Program, instance_of
 from ...core.showing import Shown
 from ...core.source import at_line
-from ...core.terms import Block, Failure, Foreign, Operation
+from ...core.terms import Block, Failure, Foreign, Operation, Rules
 from ...core.types import ArrayType, FunctionType, Named, Scalar, Type, array_of, dims, element, i64
 from ..evaluate import call
 from ..in_place import InPlace
@@ -67,6 +67,8 @@ class Step:
 
 class Symbolic(Language[Atom, Step, Body]):
     """The meanings for one term; where ``sizes`` are given, a choice by sizes is the branch that they take."""
+
+    later_rules = True
 
     def __init__(self, term: Block, sizes: Mapping[str, int] | None = None) -> None:
         self.term, self.sizes = self.expanded(term), sizes
@@ -251,7 +253,7 @@ class Symbolic(Language[Atom, Step, Body]):
 
     # Meanings given by the user
 
-    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Body, blocks: Sequence[Body]) -> Step:
+    def custom(self, rules: Rules, args: Sequence[Atom], body: Body, blocks: Sequence[Body]) -> Step:
         return Step(lambda env: _either([body(env, [arg(env) for arg in args])]))
 
     def probe(self, name: str, values: Sequence[Atom]) -> Step:

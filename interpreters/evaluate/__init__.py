@@ -23,7 +23,7 @@ from ...core.limits import lifted_limits
 from ...core.presented import presented
 from ...core.primitive import PRIMITIVES, Primitive
 from ...core.program import Instance, P, Program, R, as_program
-from ...core.terms import Failure, Foreign
+from ...core.terms import Failure, Foreign, Rules
 from ...core.types import ArrayType, Scalar, Type, dims, element, i64, rank
 from ...core.verb import Function
 from .batches import (
@@ -60,6 +60,8 @@ def print_probe(name: str, values: Sequence[Any]) -> None:
 
 class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
     """The meanings for one call, in which the size names have these values. ``show`` is what probes do."""
+
+    later_rules = True
 
     def __init__(self, sizes: dict[str, int], vectorize: bool = True, show: Show = print_probe) -> None:
         super().__init__(sizes, vectorize)
@@ -187,7 +189,7 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
 
     # Meanings given by the user
 
-    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Code, blocks: Sequence[Code]) -> Step:
+    def custom(self, rules: Rules, args: Sequence[Atom], body: Code, blocks: Sequence[Code]) -> Step:
         return Step(lambda env: body.run(env, [arg.run(env) for arg in args]), body.effects)
 
     def probe(self, name: str, values: Sequence[Atom]) -> Step:

@@ -91,7 +91,7 @@ def _resolve(block: Block, env: Env[Bound]) -> ResolvedBlock:
     def use(atom: terms.Atom) -> Argument:
         return env.get(atom.index) if isinstance(atom, Variable) else atom
 
-    for operation in block.bindings:
+    for operation in [binding.with_rules for binding in block.bindings]:
         args = [use(arg) for arg in operation.args]
         blocks = [_resolve(inner, env) for inner in operation.blocks]
         hint = operation.origin.name if len(operation.types) == 1 else ""

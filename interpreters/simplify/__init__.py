@@ -28,7 +28,7 @@ from ...core.placement import to_block
 from ...core.primitive import Primitive
 from ...core.procedures import Procedure
 from ...core.program import instance_of
-from ...core.terms import Constant, Failure, Foreign
+from ...core.terms import Constant, Failure, Foreign, Rules
 from ...core.types import ArrayType, Opened, Scalar, Type
 from ...core.verb import Function
 from ..embed import fresh_binders
@@ -107,6 +107,8 @@ def _rewritten(block: terms.Block) -> terms.Block:
 
 
 class _Simplify(Language[Atom, Operation, Block]):
+    later_rules = True
+
     def __init__(self, fuse: bool) -> None:
         self.fuse, self.nesting = fuse, Nesting()
 
@@ -168,7 +170,7 @@ class _Simplify(Language[Atom, Operation, Block]):
 
     # Meanings given by the user
 
-    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
+    def custom(self, rules: Rules, args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
         return Whole("custom", rules, args, [body, *blocks])
 
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:

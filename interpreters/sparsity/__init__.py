@@ -28,7 +28,7 @@ from ...core.dims import Dim
 from ...core.environment import Env
 from ...core.language import Binding, Language, Unsupported
 from ...core.primitive import Primitive
-from ...core.terms import Failure, Foreign
+from ...core.terms import Failure, Foreign, Rules
 from ...core.types import ArrayType, Scalar, Type, element, i64, is_float, rank
 from ..evaluate import Evaluate, ufunc_of
 from ..evaluate.batches import ORDERED, PURE, Atom, Code, Irregular, Step, loop_effects, mesh
@@ -182,7 +182,7 @@ class Dependence(Combining, Language[Atom, Step, Code]):
 
     # Meanings given by the user
 
-    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Code, blocks: Sequence[Code]) -> Step:
+    def custom(self, rules: Rules, args: Sequence[Atom], body: Code, blocks: Sequence[Code]) -> Step:
         """What the derivatives that are given depend on."""
         chosen = dict(zip(rules, blocks, strict=False))
 

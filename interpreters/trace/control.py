@@ -21,7 +21,7 @@ from ...core.dims import Dim, Name, Opaque
 from ...core.environment import Env
 from ...core.language import Binding, Language
 from ...core.primitive import Primitive
-from ...core.terms import NOWHERE, Block, Constant, Failure, Foreign, Literal, Operation, Origin, Size, Variable
+from ...core.terms import NOWHERE, Block, Constant, Failure, Foreign, Literal, Operation, Origin, Rules, Size, Variable
 from ...core.types import ArrayType, FunctionType, Named, Scalar, Type, array_of, dims, element, i64, map_dims, rank
 from ..evaluate import Evaluate, Show
 from ..evaluate.batches import Refused
@@ -282,7 +282,7 @@ class Control(Language[Meaning, Step, Code]):
 
         return run
 
-    def custom(self, rules: tuple[str, ...], args: Sequence[Meaning], body: Code, blocks: Sequence[Code]) -> Step:
+    def custom(self, rules: Rules, args: Sequence[Meaning], body: Code, blocks: Sequence[Code]) -> Step:
         def run(env: Env[Entry]) -> Sequence[Entry]:
             if blocks:
                 self.without_rules = self.origin

@@ -252,7 +252,7 @@ def _solved(transposed: bool) -> Operation:
         y = _solved(not transposed)(a, packed, pivots, cotangent)
         return -(x @ turned(y) if transposed else y @ turned(x)), zeros_like(packed), None, y
 
-    return operation("solve", computed, rule)
+    return operation("solve", computed, rule, transposed)
 
 
 def _factorised(a: Any) -> tuple[Any, Any]:

@@ -21,7 +21,7 @@ from ...core import trees
 from ...core.builder import current
 from ...core.combinators import broadcast_to, diagonal, eye, generate, swapaxes, tril, zeros_like
 from ...core.combinators.linear import batch_sizes
-from ...core.custom import custom_vjp
+from ...core.custom import Custom
 from ...core.dims import Dim
 from ...core.expr import Expr, same_size
 from ...core.graph import Value
@@ -160,17 +160,18 @@ def of_lapack(
     return applied
 
 
-def operation(name: str, computed: Operation, rule: Rule) -> Operation:
+def operation(name: str, computed: Operation, rule: Rule, *options: bool) -> Operation:
     """The operation whose results are computed from constants, and have derivatives by a rule.
 
-    ``rule(arguments, results, cotangents)`` gives the cotangents of the arguments, None for integers.
+    ``rule(arguments, results, cotangents)`` gives the cotangents of the arguments, None for integers. It is a function
+    of them and of the ``options`` alone.
     """
 
     def moving(arguments: Any, results: Any) -> Any:
         return results
 
     moving.__name__ = name
-    custom = custom_vjp(moving)
+    custom = Custom(moving, "custom_vjp", (rule.__module__, rule.__qualname__, *options))
 
     @custom.defvjp
     def _(primals: Any, cotangents: Any) -> Any:

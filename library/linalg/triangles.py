@@ -125,7 +125,7 @@ def triangular(lower: bool, transposed: bool, unit: bool = False) -> Operation:
         slope, last = -(x @ turned(y) if transposed else y @ turned(x)), -1 if unit else 0
         return tril(slope, last) if lower else turned(tril(turned(slope), last)), y
 
-    return operation("solve_triangular", solved_triangles(lower, transposed, unit), rule)
+    return operation("solve_triangular", solved_triangles(lower, transposed, unit), rule, lower, transposed, unit)
 
 
 def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False) -> Expr:

@@ -52,7 +52,7 @@ from ....core.graph import Value
 from ....core.language import Binding
 from ....core.primitive import Primitive
 from ....core.procedures import Procedure
-from ....core.terms import Block, Foreign, Operation
+from ....core.terms import Block, Foreign, Operation, Rules
 from ....core.types import Accumulator, Opened, Type, i64
 from ....interpreters.embed import Embed, accumulate, rebuilt
 from ....interpreters.simplify import simplify
@@ -274,7 +274,7 @@ class _Distribute(Embed):
         emit = super().open(cell, variants, branches)
         return Step(emit, free, free, True, heavy=True, stored=stored, long=True, updates=updates)
 
-    def custom(self, rules: tuple[str, ...], args: Sequence[Any], body: Any, blocks: Sequence[Any]) -> Any:
+    def custom(self, rules: Rules, args: Sequence[Any], body: Any, blocks: Sequence[Any]) -> Any:
         """A checkpoint: what is inside is scheduled by itself."""
         free = free_of(*args, body)
         emit = super().custom(rules, args, body, blocks)

@@ -20,7 +20,7 @@ from ....core.builder import Builder
 from ....core.constructs import ADDED
 from ....core.environment import Env
 from ....core.primitive import Primitive
-from ....core.terms import Atom, Block, Foreign, Operation, Variable
+from ....core.terms import Atom, Block, Foreign, Operation, Rules, Variable
 from ....core.types import Type, dims
 from ....interpreters import embed
 from ....interpreters.expansion import expanded, operations_expanded
@@ -91,7 +91,7 @@ class _Prepare(embed.Embed):
 
     def custom(
         self,
-        rules: tuple[str, ...],
+        rules: Rules,
         args: Sequence[embed.Atom],
         body: embed.Block,
         blocks: Sequence[embed.Block],
