@@ -6,6 +6,7 @@ says, of these types and sizes; who calls it copies them, since it may keep its 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,15 @@ from .dims import Dim
 from .host_arrays import as_array
 from .terms import Foreign
 from .types import Type, array_of, dims, element, rank, scalar_of
+
+
+class _Surroundings(threading.local):
+    """What is known, in this thread, of the call that the function which runs is a part of."""
+
+    threads = 1  # that it may have: one inside of a parallel loop, and in evaluation
+
+
+surroundings = _Surroundings()
 
 
 class BrokenPromise(Exception):

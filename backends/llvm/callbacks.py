@@ -2,10 +2,11 @@
 (Functions of C it calls by itself.)
 
 The code tells the number of the call (``lowering/calls.py``), the iteration that it is part of, where the arguments and
-results are, with their extents, and where the failure record is, which is another in each run. The function runs on
-copies, or on views that cannot be written to; what it gives is copied to where it shall be, unless it is handed that
-place to fill. A view keeps what it is a view of: the arena of the call, which then is that of no later call, or an
-array of the caller's. Of memory that is freed by the code itself there are no views, but copies.
+results are, with their extents, how many threads it has there, and where the failure record is, which is another in
+each run. The function runs on copies, or on views that cannot be written to; what it gives is copied to where it shall
+be, unless it is handed that place to fill. A view keeps what it is a view of: the arena of the call, which then is that
+of no later call, or an array of the caller's. Of memory that is freed by the code itself there are no views, but
+copies.
 
 What a function raises is kept by the run until that has ended, which it does as after any failure: no further function
 is called, and the exception reaches the caller as it is, with the line of the call beside it. Of several that were
@@ -29,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.foreign import BrokenPromise, filled, given, promised
+from ...core.foreign import BrokenPromise, filled, given, promised, surroundings
 from ...core.types import Type, element, rank
 from ..lowering.context import Site
 from .frames import Frame
@@ -48,7 +49,8 @@ class Callbacks:
         self.views = any(site.function.views or site.function.fills for site in sites)
         self._raised: dict[int, tuple[_Order, BaseException]] = {}  # by the address of the failure record of a run
         self._spans: dict[int, list[_Span]] = {}  # the memory of each run, where there are views
-        self._entry = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(self._call)
+        words = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p
+        self._entry = ctypes.CFUNCTYPE(None, *words)(self._call)
 
     @property
     def address(self) -> int:
@@ -80,8 +82,8 @@ class Callbacks:
         found = self._raised.pop(run, None)
         return None if found is None else found[1]
 
-    def _call(self, number: int, described: int, run: int) -> None:
-        iteration = list[int]()
+    def _call(self, number: int, described: int, threads: int, run: int) -> None:
+        iteration, around = list[int](), surroundings.threads
         try:
             call = self._calls[number]
             if run in self._raised:
@@ -89,10 +91,13 @@ class Callbacks:
             memory = (ctypes.c_int64 * (call.count + 1)).from_address(described)
             words = iter(memory[: call.count])
             iteration.extend([next(words) for _ in range(call.site.loops)])
+            surroundings.threads = threads
             call.run(words, self._spans.get(run, ()))
             memory[call.count] = 0
         except BaseException as error:
             self._keep(error, number, iteration, run)
+        finally:
+            surroundings.threads = around
 
     def _keep(self, error: BaseException, number: int, iteration: Sequence[int], run: int) -> None:
         """Keep what a call in a run has raised, unless something is kept that comes before it."""

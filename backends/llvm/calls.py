@@ -145,7 +145,8 @@ class Calls:
         return sum(math.prod(kind.shape(ordered)) * kind.dtype.itemsize for kind in self._kinds if not kind.loose)
 
     def _threads(self, threads: int | None) -> int:
-        return (threads or default_threads()) if self._interface.parallel else 1
+        shared = self._interface.parallel or self._executable.calls_python
+        return (threads or default_threads()) if shared else 1
 
     # Into the frame
 

@@ -186,7 +186,7 @@ class Emitter(Checking):
 
         The last word is 1 until the function has done its work.
         """
-        self.unit.module.declare("adze_call", "declare void @adze_call(i64, ptr, ptr) nounwind")
+        self.unit.module.declare("adze_call", "declare void @adze_call(i64, ptr, i64, ptr) nounwind")
         buffers, words = (*call.reads, *call.writes), count()
         described = self.body.scratch(len(call.iteration) + sum([1 + len(buffer.extents) for buffer in buffers]) + 1)
         given = [("i64", self.scalar(index)) for index in call.iteration]
@@ -197,7 +197,8 @@ class Emitter(Checking):
         for type, value in given:
             word = self.body.value(f"getelementptr i64, ptr {described}, i64 {next(words)}")
             self.body.line(f"store {type} {value}, ptr {word}")
-        self.body.line(f"call void @adze_call(i64 {call.number}, ptr {described}, ptr {self.failure})")
+        handed = f"i64 {call.number}, ptr {described}, i64 {self.threads}, ptr {self.failure}"
+        self.body.line(f"call void @adze_call({handed})")
         self.names[call.name] = one(i64, self.body.value(f"load i64, ptr {word}"))
 
     # Buffers

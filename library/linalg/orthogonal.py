@@ -17,11 +17,12 @@ from ...core.expr import Expr, as_expr, floating, promoted, same_size
 from ...core.primitive import PRIMITIVES
 from ...core.source import at_line
 from ...core.types import Type, bool_, dims
-from . import jacobi, small
+from . import blocked, jacobi, small
 from .operands import (
     SMALL,
     constant,
     filling,
+    is_small,
     like,
     matrices,
     of_lapack,
@@ -86,7 +87,34 @@ def _of_qr(arguments: Any, results: Any, cotangents: Any) -> Any:
     return (concatenate([first, q @ beyond_bar], axis=-1),)
 
 
-_qr = operation("qr", of_lapack("qr", filling(np.linalg.qr), _factors, small.orthonormal, LANES), _of_qr)
+def _geqrt(turned: Any, q: Any, r: Any) -> None:
+    blocked.qr(np.array(turned), q, r)
+
+
+def _turned_factors(type: Type) -> tuple[Type, Type]:
+    columns, rows = dims(type)
+    least = rows.minimum(columns)
+    return like(type, least, rows), like(type, columns, least)
+
+
+def _of_columns(a: Any) -> Any:
+    q, r = small.orthonormal(turned(a))
+    return turned(q), turned(r)
+
+
+_of_each = of_lapack("qr", filling(np.linalg.qr), _factors, small.orthonormal, LANES)
+_of_turned = of_lapack("qr", _geqrt, _turned_factors, _of_columns, LANES)
+
+
+def _orthonormal(a: Any) -> Any:
+    """The factors: by NumPy for a stack, which it goes through in C."""
+    if a.ndim > 2 or is_small(a, LANES):
+        return _of_each(a)
+    q, r = _of_turned(turned(a))
+    return turned(q), turned(r)
+
+
+_qr = operation("qr", _orthonormal, _of_qr)
 
 
 @overload

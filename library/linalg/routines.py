@@ -24,7 +24,7 @@ from ...core.source import at_line
 
 _LETTERS = {"f": "s", "d": "d"}  # by the character of NumPy's type
 _LARGEST = 2**31 - 1
-_SILENT = {"laset"}  # routines of LAPACK that report no errors
+_SILENT = {"larfb", "laset"}  # routines of LAPACK that report no errors
 
 
 def run(name: str, dtype: Any, *arguments: Any) -> int:

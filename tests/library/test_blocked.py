@@ -1,0 +1,174 @@
+"""Blocked factorisations: values, and the same bits on any number of threads; the team that runs their tasks."""
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adze as az
+from adze.core.foreign import surroundings
+from adze.library.linalg import blocked
+from adze.library.linalg.team import Team
+
+PANEL, BLOCK = blocked.PANEL, blocked.BLOCK
+Array = np.ndarray[Any, Any]
+threads_of = az.operation("threads_of", numpy=lambda x: np.int64(surroundings.threads), result=az.i64)
+
+
+def reflected(a: az.Array[az.f64, "m n"]) -> Any:
+    return az.linalg.qr(a)
+
+
+def general(rows: int, columns: int, dtype: Any = np.float64) -> Array:
+    return np.random.default_rng(rows * columns).standard_normal((rows, columns)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [
+        (PANEL - 1, PANEL - 1), (PANEL, PANEL), (PANEL + 1, PANEL + 1), (PANEL + BLOCK + 1, PANEL + BLOCK + 1),
+        (2 * PANEL + 3, PANEL + 2), (PANEL + 2, 2 * PANEL + BLOCK + 3), (1, 600), (600, 1), (0, 3), (3, 0),
+    ],
+)  # fmt: skip
+def test_orthogonal_factors(rows: int, columns: int, dtype: Any) -> None:
+    a = general(rows, columns, dtype)
+    q, r = az.evaluate(lambda a: az.linalg.qr(a))(a)
+    assert q.dtype == r.dtype == dtype
+    assert (r == np.triu(r)).all()
+    small = 50 * np.finfo(dtype).eps
+    np.testing.assert_allclose(q.T @ q, np.eye(min(rows, columns)), atol=10 * small)
+    np.testing.assert_allclose(q @ r, a, atol=50 * small)
+    expected = np.linalg.qr(a.astype(np.float64)).R  # LAPACK's signs, too
+    np.testing.assert_allclose(r, expected, atol=50 * small * max(rows, columns, 1) ** 0.5)
+
+
+def test_factors_of_what_has_no_full_rank_and_of_nan() -> None:
+    n = PANEL + 1
+    q, r = az.evaluate(reflected)(np.zeros((n, n)))
+    assert (q == np.eye(n)).all() and not r.any()
+    a = np.tile(general(n, 1), (1, n))
+    q, r = az.evaluate(reflected)(a)
+    np.testing.assert_allclose(q.T @ q, np.eye(n), atol=1e-13)
+    np.testing.assert_allclose(q @ r, a, atol=1e-12)
+    a = general(n, n)
+    a[3, 5] = np.nan
+    q, r = az.evaluate(reflected)(a)
+    assert np.isfinite(r[:5, :5]).all() and np.isnan(r[5:, 6:].diagonal()).all() and np.isnan(q).any()
+
+
+def in_child(check: Callable[[], None]) -> int:
+    """How a forked child ends, which checks something."""
+    child = os.fork()
+    if not child:
+        try:
+            check()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def factors(a: Array, threads: int) -> list[Array]:
+    least, (rows, columns) = min(a.shape), a.shape
+    turned = [np.empty((least, rows), a.dtype), np.empty((columns, least), a.dtype)]
+    surroundings.threads = threads
+    blocked.qr(np.ascontiguousarray(a.T), *turned)
+    surroundings.threads = 1
+    return [each.T for each in turned]
+
+
+def same(found: Any, expected: Any) -> bool:
+    return all((each == wanted).all() for each, wanted in zip(found, expected, strict=True))
+
+
+def test_bits_do_not_depend_on_threads() -> None:
+    a = general(2 * BLOCK + 8, 2 * BLOCK + 8)
+    expected = factors(a, 1)
+    assert same(factors(a, 2), expected) and same(factors(a, 3), expected)
+    compiled = az.compile(lambda a, x: (az.linalg.qr(a), az.map(lambda a: az.linalg.qr(a), x)), threads=2)
+
+    def holds() -> None:
+        alone, mapped = compiled(a, np.stack([a, a]))
+        assert all(same(found, expected) for found in (alone, [x[0] for x in mapped], [x[1] for x in mapped]))
+
+    holds()
+    assert in_child(holds) == 0
+
+
+def test_a_call_says_how_many_threads_it_has() -> None:
+    once, each = lambda x: threads_of(x), lambda x: az.map(threads_of, x)
+    for threads in (1, 2, 3):
+        assert az.compile(once, threads=threads)(1.0) == threads
+    assert surroundings.threads == 1 == az.evaluate(once)(1.0)
+    assert set(az.compile(each, threads=2)(np.arange(9.0)).tolist()) <= {1, 2}
+    assert (az.compile(each, threads=1)(np.arange(9.0)) == 1).all()
+
+
+def test_a_call_inside_of_another_has_its_own() -> None:
+    inner = az.compile(lambda x: threads_of(x), threads=3)
+    found = list[int]()
+
+    def outer(x: Any) -> Any:
+        found.extend([surroundings.threads, int(inner(x)), surroundings.threads])
+        return x
+
+    calls = az.operation("calls", numpy=outer, result=az.f64)
+    az.compile(lambda x: calls(x), threads=2)(1.0)
+    assert found == [2, 3, 2]
+
+
+@pytest.fixture
+def three() -> Any:
+    surroundings.threads = 3
+    yield
+    surroundings.threads = 1
+
+
+@pytest.mark.usefixtures("three")
+def test_a_team_runs_tasks_side_by_side() -> None:
+    meeting = threading.Barrier(3, timeout=60)
+    with Team() as team:
+        team.run([meeting.wait] * 3)
+        team.run([])
+        done = list[int]()
+        team.run([lambda k=k: done.append(k) for k in range(20)])
+    assert sorted(done) == list(range(20))
+    assert not [each for each in threading.enumerate() if each.name.startswith("adze linalg")]
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
+@pytest.mark.parametrize("here", [True, False])
+def test_what_a_task_raises_reaches_the_caller(error: type[BaseException], here: bool) -> None:
+    caller, meeting, ended = threading.current_thread(), threading.Barrier(2, timeout=60), list[bool]()
+
+    def task() -> None:
+        meeting.wait()
+        if (threading.current_thread() is caller) == here:
+            raise error
+        ended.append(True)
+
+    with pytest.raises(error), Team() as team:
+        try:
+            team.run([task, task])
+        finally:
+            assert ended == [True]  # no task is under way
+    assert not [each for each in threading.enumerate() if each.name.startswith("adze linalg")]
+
+
+@pytest.mark.usefixtures("three")
+def test_a_team_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end of the process none can be started."""
+
+    def start(self: Any) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    done = list[int]()
+    with Team() as team:
+        team.run([lambda k=k: done.append(k) for k in range(5)])
+    assert done == list(range(5))
