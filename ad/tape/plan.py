@@ -120,6 +120,8 @@ def make_plan(
             adds = frozenset(
                 [x.index for x in found if isinstance(x.type, Accumulator) and taking(start - 1 - x.index)]
             )
+            if operation.row.elements and not adds and not _moves(operation.blocks[0], own, start):
+                own = ()
         starts.append(start)
         reads.append(own)
         rules.append(rule)
@@ -157,6 +159,12 @@ def make_plan(
 
 
 _NONE: frozenset[int] = frozenset()
+
+
+def _moves(block: Block, levels: Sequence[int], start: int) -> bool:
+    """Whether a result of a block moves where what is at these levels does, outside of it."""
+    active, seeded = frozenset([start - 1 - level for level in levels]), (True,) * len(block.results)
+    return bool(levels) and any(use is not None for use in make_plan(block, active, seeded=seeded).results)
 
 
 def _rule(operation: Operation, start: int, moving: Callable[[int], bool]) -> Partials | None:

@@ -677,6 +677,16 @@ def test_wrong_arguments() -> None:
         az.vjp(square, via="trace")(2.0, 1, X)
 
 
+def test_what_a_body_reads_as_a_constant_does_not_move() -> None:
+    """A solve with many right-hand sides maps a function without a rule over blocks of these, all of them stopped."""
+    a = np.array([[2.0, 0.3], [0.1, 1.5]])
+    slope = az.grad(az.program(lambda a: az.sum(az.linalg.inv(a))), via="trace")(a)
+    inverse = np.linalg.inv(a)
+    np.testing.assert_allclose(slope, -inverse.T @ np.ones((2, 2)) @ inverse.T, rtol=1e-13)
+    halves = az.program(lambda x: az.sum(x * az.map(lambda e: az.stop_gradient(e) * 0.5, x)))
+    np.testing.assert_array_equal(az.grad(halves, via="trace")(X), X * 0.5)
+
+
 def test_errors_of_the_run() -> None:
     with pytest.raises(IndexError, match=f"index 7 is out of range.*{HERE}"):
         az.grad(az.program(lambda x, k: x[k]), via="trace")(X, 7)
