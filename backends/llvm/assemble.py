@@ -145,9 +145,9 @@ class _Parts:
 
 def _object(text: str, machine: Any) -> bytes:
     """The object code of a module."""
-    module = _optimised(text, machine)
     message = ctypes.c_char_p()
-    buffer = _unlocked().LLVMPY_TargetMachineEmitToMemory(machine, module, 1, ctypes.byref(message))
+    with _optimised(text, machine) as module:
+        buffer = _unlocked().LLVMPY_TargetMachineEmitToMemory(machine, module, 1, ctypes.byref(message))
     if not buffer:
         raise RuntimeError("LLVM makes no object code of a module")
     start, size = ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer)
@@ -156,20 +156,29 @@ def _object(text: str, machine: Any) -> bytes:
     return made
 
 
-def _optimised(text: str, machine: Any) -> Any:
-    """A module, optimised for a code generator, in a context of its own."""
-    module = llvm.parse_assembly(text, llvm.create_context())
-    module.triple, module.data_layout = machine.triple, str(machine.target_data)
-    module.verify()
-    if not _is_optimised(text):
-        return module
+@contextmanager
+def _optimised(text: str, machine: Any) -> Iterator[Any]:
+    """A module, optimised for a code generator, in a context of its own.
+
+    Both are freed at the end, the module first: what a traceback holds after an interrupt is collected in any order.
+    """
+    with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:
+        module.triple, module.data_layout = machine.triple, str(machine.target_data)
+        module.verify()
+        if _is_optimised(text):
+            _optimise(module, text, machine)
+        yield module
+
+
+def _optimise(module: Any, text: str, machine: Any) -> None:
+    """Run the passes that the text of a module wants."""
     library, scalars = _unlocked(), SCALARS in text
     level = 1 if not scalars else 2 if DEEP in text else 3
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=level))
     if scalars:
         with _freed(builder.getModulePassManager()) as passes:
             library.LLVMPY_RunNewModulePassManager(passes, module, builder)
-        return module
+        return
     with _freed(llvm.create_new_module_pass_manager()) as inliner:
         inliner.add_always_inliner_pass()
         library.LLVMPY_RunNewModulePassManager(inliner, module, builder)
@@ -177,7 +186,6 @@ def _optimised(text: str, machine: Any) -> Any:
         for function in module.functions:
             if not function.is_declaration:
                 library.LLVMPY_RunNewFunctionPassManager(passes, function, builder)
-    return module
 
 
 @contextmanager
@@ -276,7 +284,8 @@ def printed(code: Code) -> Any:
     context, machine = llvm.create_context(), target_machine(cpu=_cpu_of(first))
 
     def here(text: str) -> Any:
-        return llvm.parse_bitcode(_optimised(text, machine).as_bitcode(), context)
+        with _optimised(text, machine) as module:
+            return llvm.parse_bitcode(module.as_bitcode(), context)
 
     module = here(first)
     for part in others:
