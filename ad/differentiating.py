@@ -29,7 +29,7 @@ from ..core.functions import as_typed, description
 from ..core.graph import Value
 from ..core.placement import to_block
 from ..core.program import Program
-from ..core.source import at_line, user_line
+from ..core.source import at_line
 from ..core.terms import Block
 from ..core.types import Type, element, holds_floating, is_data, is_float, rank
 from ..interpreters.embed import Embed
@@ -118,7 +118,6 @@ class Differentiated:
     @staticmethod
     def of(f: Program, args: Sequence[Any]) -> Differentiated:
         builder = current()
-        builder.origin = user_line()
         arguments, leaves, shapes = list(args), {}, {}
         for number, (parameter, argument) in enumerate(zip(f.parameters, args, strict=True)):
             if parameter.static:
@@ -126,12 +125,6 @@ class Differentiated:
             like = element(parameter.type) if parameter.type is not None and is_data(parameter.type) else None
             parts, shapes[number] = trees.flatten(argument)
             leaves[number] = [as_expr(part, like).value for part in parts]
-        values = [value for parts in leaves.values() for value in parts]
-        given = [(p, argument) for p, argument in zip(f.parameters, args, strict=True) if p.static]
-        statics = {p.name: p.check_static(argument, f.name) for p, argument in given}
-        built = f.built([value.type for value in values], list(shapes.values()), statics)
-        if built is not None:
-            return Differentiated(f, _settled(built.term), [], leaves, shapes, built.outputs)
         outputs: list[trees.Shape] = []
 
         def run(*binders: Value) -> Sequence[Value]:
@@ -142,6 +135,7 @@ class Differentiated:
             outputs.append(output)
             return [as_expr(leaf).value for leaf in results]
 
+        values = [value for parts in leaves.values() for value in parts]
         block, captured = _term(values, run)
         return Differentiated(f, block, captured, leaves, shapes, outputs[0])
 
@@ -192,14 +186,9 @@ def _term(values: Sequence[Value], run: Callable[..., Sequence[Value]]) -> tuple
     """The simplified term of a function at these values, and what it captures."""
     body = current().body([value.type for value in values], run, [value.name for value in values])
     block, captured = to_block(body.binders, body.results, body.statements, functions=True)
-    return _settled(block), captured
-
-
-def _settled(block: Block) -> Block:
-    """A term simplified, as it is differentiated."""
     simplified = simplify(block, unswitch=False)
     inside = interchanged(simplified)
-    return simplified if inside is simplified else simplify(inside, unswitch=False)
+    return simplified if inside is simplified else simplify(inside, unswitch=False), captured
 
 
 # Reverse mode of a term

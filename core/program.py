@@ -383,14 +383,6 @@ class Program(Shown, Generic[P, R]):
         """The instances that there are by now."""
         return list(self._instances.values())
 
-    def built(
-        self, types: Sequence[Type], shapes: Sequence[trees.Shape], statics: Mapping[str, Any]
-    ) -> Instance | None:
-        """The instance for these types and structures, if its term is there and has binders of just these types."""
-        found = self._instances.get(_key(types, trees.Shape(tuple, (), tuple(shapes)), statics))
-        fits = found is not None and found._term is not None and found._term.binders == tuple(types)
-        return found if fits else None
-
     def with_statics(self, dynamic: Sequence[Any], statics: Mapping[str, Any]) -> list[Any]:
         rest = iter(dynamic)
         return [statics[p.name] if p.static else next(rest) for p in self.parameters]
@@ -500,7 +492,7 @@ class Program(Shown, Generic[P, R]):
 
     def _instance(self, types: Sequence[Type], shapes: Sequence[trees.Shape], statics: Mapping[str, Any]) -> Instance:
         inputs = trees.Shape(tuple, (), tuple(shapes))
-        key = _key(types, inputs, statics)
+        key = (tuple(types), inputs, tuple([(name, _told(value)) for name, value in statics.items()]))
         if key not in self._instances:
             named = zip(self.dynamic, shapes, strict=True)
             names = [name for parameter, shape in named for name in trees.leaf_names(parameter.name, shape)]
@@ -543,11 +535,6 @@ def _named_sizes(type: Type, name: str) -> Type:
         return type
     sizes = [dim if dim.is_static() else Dim.atom(Name(f"{name}_{axis}")) for axis, dim in enumerate(dims(type))]
     return array_of(element(type), tuple(sizes))
-
-
-def _key(types: Sequence[Type], inputs: trees.Shape, statics: Mapping[str, Any]) -> Any:
-    """What says which instance of a program it is."""
-    return tuple(types), inputs, tuple([(name, _told(value)) for name, value in statics.items()])
 
 
 def _told(static: Any) -> Any:

@@ -79,17 +79,3 @@ def test_digests_tell_rules_with_other_options() -> None:
 
     assert digest(rule(True)).value != digest(rule(False)).value
     assert digest(rule(True)).value == digest(rule(True)).value
-
-
-def test_a_program_is_not_built_again_to_be_differentiated() -> None:
-    times = []
-
-    def counted(x: az.f64) -> az.f64:
-        times.append(1)
-        return az.sin(x)
-
-    f = az.program(counted)
-    f.at().term  # noqa: B018  (builds it)
-    assert az.evaluate(az.grad(f))(0.0) == 1.0
-    assert az.evaluate(az.grad(az.grad(f)))(0.0) == 0.0
-    assert len(times) == 1
