@@ -6,6 +6,9 @@ and blocks of these columns are updated side by side by a :class:`~.team.Team`::
     qr      for each panel: its reflections, as 1 - V T V', then those of the columns on its right      geqrt3, larfb
             Q: the same reflections of an identity, from the last panel back                            larfb
 
+A matrix that is one block has nothing to be done side by side: LAPACK factorises it as a whole (geqrf, orgqr), by fewer
+calls.
+
 Panels and blocks depend on the extents alone, and so do all bits. (Schreiber and Van Loan 1989; a panel is factorised
 by the recursion of Elmroth and Gustavson 2000.)
 
@@ -29,6 +32,9 @@ BLOCK = 256  # columns: a product with so many has the rate of a large one
 
 def qr(columns: Any, q: Any, r: Any) -> None:
     """Fill ``q`` and ``r`` with the factors of a matrix, which is overwritten."""
+    if len(columns) <= BLOCK:
+        _whole_qr(columns, q, r)
+        return
     least, rows = q.shape
     panels = [(first, min(PANEL, least - first)) for first in range(0, least, PANEL)]
     triangles = [np.empty((size, size), q.dtype) for _, size in panels]
@@ -53,6 +59,19 @@ def qr(columns: Any, q: Any, r: Any) -> None:
         q.reshape(-1)[:: rows + 1] = 1
         for number, (first, _) in reversed([*enumerate(panels)]):
             team.run(_blocks(partial(reflect, q, "N", number), first, least))
+
+
+def _whole_qr(columns: Any, q: Any, r: Any) -> None:
+    """The same by LAPACK alone."""
+    least, rows = q.shape
+    if not least:
+        return
+    scales, work = np.empty(least, q.dtype), np.empty(PANEL * len(columns), q.dtype)
+    run("geqrf", q.dtype, rows, len(columns), columns, rows, scales, work, work.size)
+    r[...] = columns[:, :least]
+    clear_above(r[:least])
+    q[...] = columns[:least]
+    run("orgqr", q.dtype, rows, least, least, q, rows, scales, work, work.size)
 
 
 def _at(flat: Any, rows: int, row: int, column: int) -> Any:

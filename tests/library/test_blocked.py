@@ -11,6 +11,7 @@ import pytest
 import adze as az
 from adze.core.foreign import surroundings
 from adze.library.linalg import blocked
+from adze.library.linalg.routines import run
 from adze.library.linalg.team import Team
 
 PANEL, BLOCK = blocked.PANEL, blocked.BLOCK
@@ -32,6 +33,7 @@ def general(rows: int, columns: int, dtype: Any = np.float64) -> Array:
     [
         (PANEL - 1, PANEL - 1), (PANEL, PANEL), (PANEL + 1, PANEL + 1), (PANEL + BLOCK + 1, PANEL + BLOCK + 1),
         (2 * PANEL + 3, PANEL + 2), (PANEL + 2, 2 * PANEL + BLOCK + 3), (1, 600), (600, 1), (0, 3), (3, 0),
+        (BLOCK, BLOCK), (2 * BLOCK, BLOCK + 1), (0, BLOCK + 1),
     ],
 )  # fmt: skip
 def test_orthogonal_factors(rows: int, columns: int, dtype: Any) -> None:
@@ -46,8 +48,8 @@ def test_orthogonal_factors(rows: int, columns: int, dtype: Any) -> None:
     np.testing.assert_allclose(r, expected, atol=50 * small * max(rows, columns, 1) ** 0.5)
 
 
-def test_factors_of_what_has_no_full_rank_and_of_nan() -> None:
-    n = PANEL + 1
+@pytest.mark.parametrize("n", [PANEL + 1, BLOCK + 1])
+def test_factors_of_what_has_no_full_rank_and_of_nan(n: int) -> None:
     q, r = az.evaluate(reflected)(np.zeros((n, n)))
     assert (q == np.eye(n)).all() and not r.any()
     a = np.tile(general(n, 1), (1, n))
@@ -58,6 +60,20 @@ def test_factors_of_what_has_no_full_rank_and_of_nan() -> None:
     a[3, 5] = np.nan
     q, r = az.evaluate(reflected)(a)
     assert np.isfinite(r[:5, :5]).all() and np.isnan(r[5:, 6:].diagonal()).all() and np.isnan(q).any()
+
+
+def test_a_matrix_of_one_block_takes_few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = list[str]()
+
+    def counted(name: str, *arguments: Any) -> int:
+        called.append(name)
+        return run(name, *arguments)
+
+    monkeypatch.setattr(blocked, "run", counted)
+    factors(general(BLOCK, BLOCK), 1)
+    assert called == ["geqrf", "orgqr"]
+    factors(general(3, BLOCK + 1), 1)
+    assert called[2:] == ["geqrt3", "larfb", "larfb"]  # the columns on the right of the panel are one block
 
 
 def in_child(check: Callable[[], None]) -> int:
