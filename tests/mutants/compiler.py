@@ -37,8 +37,8 @@ TESTS = (
     "test_memory", "test_nest_fusion", "test_nesting", "test_neutral_elements", "test_opencl_corners",
     "test_opencl_programs", "test_outlining", "test_pairwise_summation", "test_prefetching", "test_primitives",
     "test_random_programs", "test_reassociation", "test_regrouping", "test_results", "test_scattered_to_one_place",
-    "test_small_sizes", "test_specialisations", "test_square_products", "test_subnormals", "test_tiled_fusion",
-    "test_time_skewing", "test_transformations", "test_unrolling",
+    "test_skewed_rows", "test_small_sizes", "test_specialisations", "test_square_products", "test_subnormals",
+    "test_tiled_fusion", "test_time_skewing", "test_transformations", "test_unrolling",
 )  # fmt: skip
 
 # Mutants that mean the same as the original, or choose at another cost, each with its reason, by key (equivalent.py);

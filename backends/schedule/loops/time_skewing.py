@@ -154,18 +154,16 @@ def _accesses(block: ir.Block) -> list[ir.Load | ir.Store]:
 
 
 class _Rows:
-    """A loop over rows, and what is bound in it, by name: in branches a name may have several values."""
+    """A loop over rows, and what is bound in it, by name: in branches a name may be bound several times."""
 
     def __init__(self, rows: ir.For) -> None:
         self.row, self.extent = ir.Variable(rows.variable), rows.extent
-        self.values: dict[str, list[ir.Expression]] = {}
-        self.turns: dict[str, ir.Expression] = {}
+        self.bound: dict[str, list[ir.Statement]] = {}
+        self.known: dict[tuple[str, bool], tuple[float, float]] = {}
         for statement in ir.walk(rows.body):
             match statement:
-                case ir.Let(name, value):
-                    self.values.setdefault(name, []).append(value)
-                case ir.For(variable, extent):
-                    self.turns[variable] = extent
+                case ir.Let(name) | ir.Declare(name) | ir.For(name):
+                    self.bound.setdefault(name, []).append(statement)
 
     def reach(self, accesses: Sequence[ir.Load | ir.Store]) -> int | None:
         """How far from its own row a row reads buffers of which it writes that row; None if that is not known."""
@@ -187,11 +185,12 @@ class _Rows:
         """Bounds of how many rows behind its own a row is: of an index minus the variable of the loop."""
         match index:
             case ir.Constant(value):
-                return -inf, value  # no row is negative
+                last = self.extent.value - 1 if isinstance(self.extent, ir.Constant) else inf
+                return value - last, value  # no row is negative, or behind the last one
             case ir.Variable() if index == self.row:
                 return 0, 0
-            case ir.Variable(name) if name in self.values:
-                return _union([self.around(value) for value in self.values[name]])
+            case ir.Variable(name) if name in self.bound:
+                return self.of_name(name, moving=True)
             case ir.Select(_, then, orelse):
                 return _union([self.around(then), self.around(orelse)])
             case ir.Apply(primitive, (a, b)) if primitive.name in ("minimum", "maximum"):
@@ -210,13 +209,26 @@ class _Rows:
         match index:
             case ir.Constant(value):
                 return value, value
-            case ir.Variable(name) if name in self.values:
-                return _union([self.span(value) for value in self.values[name]])
-            case ir.Variable(name) if isinstance(extent := self.turns.get(name), ir.Constant):
-                return 0, extent.value - 1
+            case ir.Variable(name) if name in self.bound:
+                return self.of_name(name, moving=False)
             case ir.Apply(primitive, (a, b)) if primitive.name in ("add", "subtract"):
                 (low, high), (least, most) = self.span(a), self.span(b)
                 return (low + least, high + most) if primitive.name == "add" else (low - most, high - least)
+        return ANY
+
+    def of_name(self, name: str, moving: bool) -> tuple[float, float]:
+        """Bounds of what is bound to a name, looked for once, of that minus the row where it is ``moving``."""
+        key = name, moving
+        if key not in self.known:
+            self.known[key] = _union([self.of_binding(each, moving) for each in self.bound[name]])
+        return self.known[key]
+
+    def of_binding(self, statement: ir.Statement, moving: bool) -> tuple[float, float]:
+        match statement:
+            case ir.Let(_, value):
+                return self.around(value) if moving else self.span(value)
+            case ir.For(_, ir.Constant(turns)) if not moving:
+                return 0, turns - 1
         return ANY
 
 
