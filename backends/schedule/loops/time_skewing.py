@@ -17,7 +17,7 @@ but the memory is gone through once for ``s`` steps.
 
 Scalars change with the step, as the slots of a state do (``lowering/state.py``): each block begins with those that the
 first one began with. How many rows a block has, and how many steps it goes through, the sizes say in the run: all rows,
-and one step, where the cache holds anyway what a step reads and writes.
+and all steps, which is the loop as it was, where the cache holds anyway what a step reads and writes.
 """
 
 from __future__ import annotations
@@ -115,8 +115,9 @@ class _Steps:
         whole = let("bytes", ir.total(map(ir.bytes_of, self.buffers)))
         most = let("most", SKEWED_BYTES // ir.maximum(whole // ir.maximum(extent, 1), 1))
         deep = let("deep", (most // (2 * reach) >= SKEWED_STEPS) & (whole > L3_BYTES))
-        height = let("height", ir.select(deep, most, ir.maximum(extent, 1)))
-        count = let("count", ir.select(deep, most // (2 * reach), 1))
+        every = ir.maximum(self.loop.extent, 1)
+        height = let("height", ir.select(deep, most, extent + (every * reach if reach > 1 else every)))
+        count = let("count", ir.select(deep, most // (2 * reach), every))
         sizes, made = made, []
 
         some, block, turn, row = (ir.Variable(fresh(stem)) for stem in ("some", "block", "turn", "row"))

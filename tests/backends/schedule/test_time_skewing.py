@@ -149,9 +149,9 @@ def test_what_a_cache_holds_is_done_step_by_step(monkeypatch: pytest.MonkeyPatch
         return az.fori_loop(0, count, lambda t, u: _zeros_around(u, t, az), u)
 
     skewed, plain = _sides(steps)
-    for n in (50, 51):
+    for n, count in ((50, 11), (51, 11), (50, 0), (50, -3), (1, 500), (0, 10**7)):
         u = _numbers(n, 16)
-        assert skewed(u, 11).tobytes() == plain(u, 11).tobytes()
+        assert skewed(u, count).tobytes() == plain(u, count).tobytes(), (n, count)
 
 
 def test_gradients_of_steps() -> None:
