@@ -532,7 +532,7 @@ def test_sizes_that_overflow_on_a_device(opencl: Any) -> None:
 
 INTERPRETERS: dict[str, Callable[[Any], object]] = {
     "program": az.program, "compile": az.compile, "evaluate": az.evaluate, "trace": az.trace, "pretty": az.pretty,
-    "check": az.check, "simplify": az.simplify, "draw": az.draw,
+    "check": az.check, "simplify": az.simplify, "draw": az.draw, "cost": az.cost,
 }  # fmt: skip
 
 
