@@ -31,12 +31,7 @@ WRITTEN = [
     ],
 ]
 COMPARED = "the comparison of two sizes inside of a map keeps it apart from the sum over it"
-OBLONG = "factors are of wide and tall matrices, too, where nothing says that a matrix is square"
-OTHER = {
-    "sequences.random_field": [pytest.mark.xfail(strict=True, reason=COMPARED)],
-    "linear_algebra.elimination": [pytest.mark.xfail(strict=True, reason=OBLONG)],
-    "linear_algebra.reflections": [pytest.mark.xfail(strict=True, reason=OBLONG)],
-}
+OTHER = {"sequences.random_field": [pytest.mark.xfail(strict=True, reason=COMPARED)]}
 
 
 @pytest.mark.rest

@@ -221,7 +221,7 @@ class _Lanes:
         self.moves = {self.loop.variable: _Affine(1, ZERO)}
         for name, let in self.lets.items():
             moving = None if name in self.hidden else self.affine(let.value)
-            if moving is not None and not moving.step:
+            if moving is not None and not moving.step and self.chosen(let.value) is None:
                 if name in self.still or not self.conditions:
                     moving = _Affine(0, ir.Variable(name, let.value.type))
                 elif _is_long(moving.base):
@@ -241,19 +241,13 @@ class _Lanes:
                 return None if name in self.hidden else self.moves.get(name, _Affine(0, e))
             case ir.Constant():
                 return _Affine(0, e)
+        chosen = self.chosen(e)
+        if chosen is not None:
+            return chosen
         parts = [self.affine(each) for each in ir.operands(e)]
         match e, parts:
             case ir.Apply(primitive), [_Affine() as a, _Affine() as b] if e.type == i64 and (a.step or b.step):
-                match primitive.name:
-                    case "add":
-                        return a.plus(b)
-                    case "subtract":
-                        return a.less(b)
-                    case "minimum" | "maximum":
-                        return next((self.affine(value) for side, value in self.sides(e) if self.holds(side)), None)
-                    case "remainder" if self.conditions and not b.step and all(map(self.holds, _within(a, b))):
-                        return a
-                return None
+                return a.plus(b) if primitive.name == "add" else a.less(b) if primitive.name == "subtract" else None
         if isinstance(e, ir.Load) and e.buffer.name in self.written:
             return None
         still = [part.base for part in parts if part is not None and part.step == 0]
@@ -261,6 +255,16 @@ class _Lanes:
             return None
         opened = iter(still)
         return _Affine(0, ir.map_operands(e, lambda _: next(opened)))
+
+    def chosen(self, e: ir.Expression) -> _Affine | None:
+        """Which of its operands a clamped integer is, or the first one of a remainder, where the conditions hold."""
+        match e:
+            case ir.Apply(primitive, (a, b)) if e.type == i64 and primitive.name == "remainder":
+                both = self.within(a, b) if self.conditions else []
+                return self.affine(a) if both and all(map(self.holds, both)) else None
+            case ir.Apply(primitive) if primitive.name in ("minimum", "maximum"):
+                return next((self.affine(value) for side, value in self.sides(e) if self.holds(side)), None)
+        return None
 
     def row(self, indices: Sequence[ir.Expression]) -> bool:
         """Whether indices are those of elements side by side."""

@@ -126,7 +126,7 @@ def test_nothing_is_asked_of_rows_inside(function: Any) -> None:
     call, _ = _calls(function)
     call(_numbers(40, 50))
     inside = _inside(call)
-    assert re.search(r"t\d+, i\d+\]", inside)  # a row beside this one
+    assert re.search(r"u1\[t\d+, [it]\d+\]", inside)  # a row beside this one
     assert not re.search(r" % |\?|select", inside)
 
 
