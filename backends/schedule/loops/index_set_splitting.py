@@ -169,8 +169,7 @@ class _Lanes:
         target: Target,
         fresh: Callable[[str], str],
     ) -> None:
-        self.around = around
-        self.loop, self.target, self.fresh = loop, target, fresh
+        self.loop, self.around, self.target, self.fresh = loop, around, target, fresh
         self.lets = {each.name: each for each in loop.body if isinstance(each, ir.Let)}
         self.inner_lets, self.turns = _inside(loop.body, self.lets)
         seen = {*self.lets, *self.inner_lets, *self.turns}
@@ -199,12 +198,12 @@ class _Lanes:
         self.added(self.rewritten(body, self.decided), self.of_access)
         inside, tests = self.rewritten(body, self.decided), self.tests()
         least = self.cost(inside)
+        if least >= now:
+            return loop
         if not tests:
-            return replace(loop, body=inside) if least < now else loop
+            return replace(loop, body=inside)
         before = ir.bindings_of([*tests, *[each.value for each in offsets]], list(self.lets.values()))
         if not self.room() or any(not self.written.isdisjoint(ir.names_of(each.value)[1]) for each in before):
-            return loop
-        if least >= now:
             return loop
         wanted = least <= (1 - SPLIT_GAIN) * now
         if not decisions.take("split", f"lanes of {writes_text(loop)}", wanted=wanted):
@@ -258,13 +257,10 @@ class _Lanes:
 
     def chosen(self, e: ir.Expression) -> _Affine | None:
         """Which of its operands a clamped integer is, or the first one of a remainder, where the conditions hold."""
-        match e:
-            case ir.Apply(primitive, (a, b)) if e.type == i64 and primitive.name == "remainder":
-                both = self.within(a, b) if self.conditions else []
-                return self.affine(a) if both and all(map(self.holds, both)) else None
-            case ir.Apply(primitive) if primitive.name in ("minimum", "maximum"):
-                return next((self.affine(value) for side, value in self.sides(e) if self.holds(side)), None)
-        return None
+        if not isinstance(e, ir.Apply) or e.type != i64 or (e.primitive.name == "remainder" and not self.conditions):
+            return None
+        operand = self.decided(e)
+        return None if operand is None else self.affine(operand)
 
     def row(self, indices: Sequence[ir.Expression]) -> bool:
         """Whether indices are those of elements side by side."""
