@@ -67,6 +67,7 @@ from .loops import (
 )
 from .printer import Line, expression_text, lines, statement_text, text
 from .queries import (
+    accesses,
     allocated_in,
     assigned_in,
     bindings_of,
@@ -157,6 +158,7 @@ __all__ = [
     "Update",
     "Variable",
     "While",
+    "accesses",
     "allocated_in",
     "apply",
     "assigned_in",

@@ -106,6 +106,14 @@ def loads(statement: Statement) -> Iterator[Load]:
             yield from (part for part in inside(whole) if isinstance(part, Load))
 
 
+def accesses(block: Block) -> Iterator[Load | Store]:
+    """The reads and the stores of a block."""
+    for statement in walk(block):
+        if isinstance(statement, Store):
+            yield statement
+        yield from loads(statement)
+
+
 def unused_names(function: Function) -> Callable[[str], str]:
     """What gives names with a stem that neither a function has nor was given before."""
     own = [buffer.name for buffer in (*function.arguments, *function.results)]

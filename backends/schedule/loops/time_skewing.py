@@ -93,7 +93,7 @@ class _Steps:
             return None
         if not all(isinstance(each, ir.Let | ir.Assign) for each in after):
             return None
-        accesses, own = _accesses(rows.body), ir.allocated_in(rows.body)
+        accesses, own = [*ir.accesses(rows.body)], ir.allocated_in(rows.body)
         states = {each.buffer.name for each in accesses if isinstance(each, ir.Store)} - own
         changing = ir.bound_in(loop.body) | ir.assigned_in(after) | {loop.variable}
         known_before = changing.isdisjoint(ir.names_in([rows.extent]))
@@ -142,16 +142,6 @@ class _Steps:
         inside = ir.For(block.name, blocks, "sequential", (*again, turns))
         times = ir.ceil_divide(self.loop.extent, count)
         return (*sizes, ir.For(some.name, times, "sequential", (*outer, inside)))
-
-
-def _accesses(block: ir.Block) -> list[ir.Load | ir.Store]:
-    found: list[ir.Load | ir.Store] = []
-    for statement in ir.walk(block):
-        if isinstance(statement, ir.Store):
-            found.append(statement)
-        parts = [part for whole in ir.expressions_of(statement) for part in ir.inside(whole)]
-        found += [part for part in parts if isinstance(part, ir.Load)]
-    return found
 
 
 class _Rows:

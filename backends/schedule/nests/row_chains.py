@@ -16,7 +16,7 @@ join is put before the chain where it needs nothing of it, and else behind it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ... import ir
@@ -141,7 +141,7 @@ class Chain:
         if not self.summed.isdisjoint(ir.mentioned((nest,))[1]):
             return None
         found = set[tuple[str, ...]]()
-        for access in accesses(nest.body):
+        for access in ir.accesses(nest.body):
             if access.buffer.name in self.places:
                 names = _variables(access, self.places[access.buffer.name])
                 if names is None:
@@ -198,7 +198,7 @@ class Chain:
                 axes = _axes_of(store, variables)
                 if axes is None or found.setdefault(store.buffer.name, axes) != axes:
                     return None
-        for access in accesses(member.nest.body):
+        for access in ir.accesses(member.nest.body):
             if access.buffer.name in found and _variables(access, found[access.buffer.name]) != variables:
                 return None
         return found
@@ -231,14 +231,6 @@ def _parts(nest: ir.Nest) -> list[ir.Nest]:
             )
         )
     return parts
-
-
-def accesses(block: ir.Block) -> Iterator[Access]:
-    """The reads and the stores of a block."""
-    for statement in ir.walk(block):
-        if isinstance(statement, ir.Store):
-            yield statement
-        yield from ir.loads(statement)
 
 
 def _variables(access: Access, axes: Sequence[int]) -> tuple[str, ...] | None:
