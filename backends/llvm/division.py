@@ -1,4 +1,7 @@
-"""Whole-number division along lanes: by floating numbers, since processors divide no vectors of integers.
+"""Whole-number division, towards minus infinity, and by 0 to 0.
+
+Of two numbers it is some fifteen instructions, and a function where code runs once. Along lanes it is done by floating
+numbers, since processors divide no vectors of integers:
 
     -7 // 2  =  floor(-7.0 / 2.0)  =  -4          -7 % 2  =  -7 - 2 * -4  =  1
 
@@ -18,6 +21,17 @@ DIVISIONS = ("floor_divide", "remainder")
 
 _LIMIT = 1 << 51
 _SHIFT = 0x4338000000000000  # 1.5 * 2^52, to which an integer below the limit is added in the last places
+
+
+def scalar_division(module: Module, primitive: str, attributes: str, emit: Callable[[Body], str]) -> str:
+    """The function of a module that divides numbers ``%a`` and ``%b``, as ``emit`` does."""
+    name = f"{primitive}.i64"
+    if not module.defines(name):
+        body = Body()
+        body.line(f"ret i64 {emit(body)}")
+        head = f"define internal i64 @{name}(i64 %a, i64 %b) noinline memory(none) {attributes}"
+        module.define(name, f"{head} {{\n{body}\n}}")
+    return name
 
 
 def vector_division(

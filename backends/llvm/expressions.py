@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ...core.primitive import Primitive
 from ...core.types import Scalar, bool_, i64
 from .. import ir
 from .access import Access, Place, Regions
+from .division import DIVISIONS
 from .primitives import Speller
-from .text import Body, constant, is_constant, register_type, suffix
+from .text import Body, constant, literal, register_type, suffix
 from .unit import Unit
 from .values import Axis, Digit, Value, Widening, one, slopes
 
@@ -155,20 +157,16 @@ class Expressions:
                 case _:
                     pass
         types = [value.scalar for value in values]
+        divides = type == i64 and primitive.name in DIVISIONS
 
         def apply(parts: Sequence[str], lanes: int) -> str:
-            if type == i64 and not lanes and is_constant(parts[-1]):
-                match primitive.name:
-                    case "floor_divide" if int(parts[1]) > 0:
-                        return self.body.floor_divide(parts[0], int(parts[1]))
-                    case "remainder" if int(parts[1]) > 0:
-                        return self.body.remainder(parts[0], int(parts[1]))
-                    case _:
-                        pass
+            if divides and not lanes and (_is_positive(expression.arguments[1]) or (literal(parts[1]) or 0) > 0):
+                divided = self.body.floor_divide if primitive.name == "floor_divide" else self.body.remainder
+                return divided(parts[0], parts[1])
             return self.speller.apply(primitive, types, type, parts, lanes, expression.chained)
 
         found = self.widening.lift(type, values, apply)
-        if type == i64 and primitive.name in ("floor_divide", "remainder"):
+        if divides:
             return replace(found, digit=Digit(primitive.name, values[0], expression.arguments[1]))
         sign = {"add": 1, "subtract": -1}.get(primitive.name) if type == i64 else None
         return found if sign is None else replace(found, slopes=slopes(values[0], values[1], 1, sign))
@@ -201,6 +199,18 @@ class Expressions:
                 old = self.body.value(f"load {type}, ptr {slot}")
                 part = self.body.value(f"select <{cell.lanes} x i1> {mask}, {type} {part}, {type} {old}")
             self.body.line(f"store {type} {part}, ptr {slot}")
+
+
+def _is_positive(number: ir.Expression) -> bool:
+    """Whether it can be seen that an integer is above 0."""
+    match number:
+        case ir.Constant(value):
+            return value > 0
+        case ir.Apply(Primitive(name="maximum"), parts):
+            return any(map(_is_positive, parts))
+        case ir.Apply(Primitive(name="minimum"), parts):
+            return all(map(_is_positive, parts))
+    return False
 
 
 def _index_and_size(low: ir.Expression, high: ir.Expression) -> tuple[ir.Expression, ir.Expression] | None:

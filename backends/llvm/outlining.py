@@ -56,38 +56,19 @@ class Function(Forks):
     """Emits one function, and others for the parts of it that are moved out."""
 
     def parallel(self, loop: ir.For) -> None:
-        """The iterations in chunks, whose number depends on sizes only; what is not worth it is called directly."""
+        """The iterations in chunks, whose number depends on sizes only (``pool.py``)."""
         body = self.body
         extent = self.scalar(loop.extent)
         grain = self.scalar(loop.grain) if loop.grain is not None else "1"
-        grain = body.value(f"call i64 @llvm.smax.i64(i64 {grain}, i64 1)")
         key, found = self.unit.likeness(loop.body, loop.variable)
         part, frame = self._part(loop.body, found, parallel=True)
         if key not in self.unit.parts:
             self.unit.parts[key] = part.iterations(loop), True
         name, _ = self.unit.parts[key]
-        memory = frame.fill()
-        direct, several, pieces, shared, after = (
-            body.name(stem) for stem in ("direct", "several", "pieces", "shared", "after")
-        )
-        single = body.value(f"icmp sle i64 {extent}, {grain}")
-        serial = body.value(f"icmp sle i64 {self.threads}, 1")
-        body.line(f"br i1 {single}, label %{direct}, label %{several}")
-        body.label(direct)
-        body.line(f"call void @{name}(ptr {memory}, i64 0, i64 {extent}, i64 0)")
-        body.branch(after)
-        body.label(several)
-        body.line(f"br i1 {serial}, label %{pieces}, label %{shared}")
-        body.label(pieces)
-        self._in_pieces(name, memory, extent, grain)
-        body.branch(after)
-        body.label(shared)
         given = "ptr, ptr, i64, i64, i64, ptr, ptr"
         self.unit.module.declare("adze_parallel", f"declare void @adze_parallel({given}) nounwind")
-        job = f"ptr @{name}, ptr {memory}, i64 {extent}, i64 {grain}, i64 {self.threads}"
+        job = f"ptr @{name}, ptr {frame.fill()}, i64 {extent}, i64 {grain}, i64 {self.threads}"
         body.line(f"call void @adze_parallel({job}, ptr {self.word}, ptr {self.failure})")
-        body.branch(after)
-        body.label(after)
         self.leave_if_stopped()
 
     def iterations(self, loop: ir.For) -> str:
@@ -97,18 +78,6 @@ class Function(Forks):
         with self.body.loop("%begin", "%end", 1, loop.variable) if quiet else self.looking("%begin", "%end", loop) as i:
             self.iteration(loop, one(i64, i))
         return self.close("parallel", "ptr %frame, i64 %begin, i64 %end, i64 %thread")
-
-    def _in_pieces(self, name: str, memory: str, extent: str, grain: str) -> None:
-        """Run a part on this thread, with looks for signals at the borders of pieces that are worth a thread."""
-        body = self.body
-        repeats = body.repeats  # here calls alone, which leave a function glue
-        count = body.value(f"sdiv i64 {body.add(extent, body.subtract(grain, '1'))}, {grain}")
-        with body.loop("0", count, 1, "piece") as k:
-            self.look()
-            begin = body.multiply(k, grain)
-            end = body.value(f"call i64 @llvm.smin.i64(i64 {body.add(begin, grain)}, i64 {extent})")
-            body.line(f"call void @{name}(ptr {memory}, i64 {begin}, i64 {end}, i64 0)")
-        body.repeats = repeats
 
     # Branches that sizes decide
 

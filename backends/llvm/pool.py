@@ -1,11 +1,12 @@
 """The threads behind parallel loops: persistent workers, as LLVM IR.
 
-One *region* runs at a time: ``adze_parallel`` opens it, works in it as thread 0, and closes it. Whoever comes while
-a region is open runs its loop alone. Everything turns on one word, the *gate*: its low half counts the tickets that
-are left, its high half the workers inside. The caller describes the job, then puts tickets into the gate; a worker
-that finds some takes one (its number is the thread's) and is inside until it finds no chunk left. At the end the
-caller takes the tickets back and waits until nobody is inside. So a worker that wakes late finds no ticket and has
-read nothing, and the caller never waits for one that sleeps.
+A loop that is not worth two threads, as its grain says, is run at once. Alone, a longer one goes in pieces of a grain,
+with a look for signals before each. One *region* runs at a time: ``adze_parallel`` opens it, works in it as thread 0,
+and closes it. Whoever comes while a region is open runs its loop alone. Everything turns on one word, the *gate*: its
+low half counts the tickets that are left, its high half the workers inside. The caller describes the job, then puts
+tickets into the gate; a worker that finds some takes one (its number is the thread's) and is inside until it finds no
+chunk left. At the end the caller takes the tickets back and waits until nobody is inside. So a worker that wakes late
+finds no ticket and has read nothing, and the caller never waits for one that sleeps.
 
 Chunks come from an atomic counter; how long they are depends on the loop's extent and grain only. Workers out of work
 look at the gate for a while (as often as the argument of ``worker`` says), then sleep on a condition variable. To wake
@@ -245,14 +246,40 @@ wake:
 }}
 
 define void @adze_parallel(
-  ptr %function, ptr %frame, i64 %extent, i64 %grain, i64 %threads, ptr %word, ptr %failure
+  ptr %function, ptr %frame, i64 %extent, i64 %worthwhile, i64 %threads, ptr %word, ptr %failure
 ) {{
 entry:
+  %grain = call i64 @llvm.smax.i64(i64 %worthwhile, i64 1)
+  %single = icmp sle i64 %extent, %grain
+  br i1 %single, label %whole, label %several
+whole:
+  call void %function(ptr %frame, i64 0, i64 %extent, i64 0)
+  ret void
+several:
+  %serial = icmp sle i64 %threads, 1
+  br i1 %serial, label %alone, label %shared
+shared:
   %swap = cmpxchg ptr @busy, i64 0, i64 1 acquire monotonic
   %free = extractvalue {{ i64, i1 }} %swap, 1
   br i1 %free, label %open, label %alone
 alone:
-  call void %function(ptr %frame, i64 0, i64 %extent, i64 0)
+  br label %border
+border:
+  %begin = phi i64 [ 0, %alone ], [ %begin.next, %run ]
+  %signs.alone = load atomic i64, ptr %word monotonic, align 8
+  %due.alone = icmp ne i64 %signs.alone, 0
+  br i1 %due.alone, label %ask.alone, label %run
+ask.alone:
+  %stopped.alone = call i64 @adze_look(ptr %failure)
+  %over = icmp ne i64 %stopped.alone, 0
+  br i1 %over, label %left, label %run
+run:
+  %begin.next = add i64 %begin, %grain
+  %end = call i64 @llvm.smin.i64(i64 %begin.next, i64 %extent)
+  call void %function(ptr %frame, i64 %begin, i64 %end, i64 0)
+  %rest = icmp slt i64 %end, %extent
+  br i1 %rest, label %border, label %left
+left:
   ret void
 open:
   %finer = mul i64 %extent, {_FINER}

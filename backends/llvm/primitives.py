@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from ...core.primitive import Conversion, Instructions, Libm, Primitive
 from ...core.types import Scalar, i64
-from .division import DIVISIONS, vector_division
+from .division import DIVISIONS, scalar_division, vector_division
 from .elementary import FUNCTIONS, Elementary
 from .text import Body, Module, constant, register_type, suffix
 from .values import concatenate, slice_of
@@ -48,8 +48,9 @@ class Speller:
         ``chained`` where the next step of a loop waits for it.
         """
         spelling = primitive.llvm
-        if lanes and primitive.name in DIVISIONS and result == i64 and not _shifts(operands[1]):
-            return self._divided(primitive, operands, lanes)
+        if primitive.name in DIVISIONS and result == i64 and (lanes or not self.body.repeats):
+            if not _shifts(operands[1]):
+                return self._divided(primitive, operands, lanes)
         if isinstance(spelling, Instructions):
             template = spelling.of(types[0], chained and not lanes)
             return self._instructions(template, types[0], result, operands, lanes)
@@ -62,15 +63,18 @@ class Speller:
         raise AssertionError(f"{primitive} has no instructions: it must be expanded before code is emitted")
 
     def _divided(self, primitive: Primitive, operands: Sequence[str], lanes: int) -> str:
-        """A quotient or remainder of vectors, which is a function of the module."""
+        """A quotient or remainder, which is a function of the module."""
 
         def one_by_one(body: Body) -> str:
             assert isinstance(primitive.llvm, Instructions)
             own = Speller(self.module, body, self.routine, None, self.attributes)
             return own._instructions(primitive.llvm.of(i64), i64, i64, ("%a", "%b"), lanes)
 
-        name = vector_division(self.module, primitive.name, lanes, self.attributes, one_by_one)
-        return self._call(name, register_type(i64, lanes), operands)
+        if lanes:
+            name = vector_division(self.module, primitive.name, lanes, self.attributes, one_by_one)
+        else:
+            name = scalar_division(self.module, primitive.name, self.attributes, one_by_one)
+        return self.body.once((name, *operands), lambda: self._call(name, register_type(i64, lanes), operands))
 
     def _instructions(self, template: str, type: Scalar, result: Scalar, operands: Sequence[str], lanes: int) -> str:
         key = template, type, result, *operands, lanes

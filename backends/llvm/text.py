@@ -22,6 +22,7 @@ from .locations import located, without_notes
 _SMALL = 15_000  # characters: no more are one module, whose compilation takes some 20 ms
 _LARGE = 25_000  # of one of several modules, about
 _GLUE = 100  # lines: fewer are optimised in some 3 ms
+_RARE = 16  # one line in so many may compute with floating numbers or vectors in code that is not optimised
 _BLOCK = 100  # lines of code that runs once
 _MENTIONED = re.compile(r"@([\w.]+)")
 _NODE = re.compile(r"!(\d+)")
@@ -379,9 +380,11 @@ class Body:
 
     @property
     def is_glue(self) -> bool:
-        """Whether it is long, and does no more than compute sizes and addresses, once, and call other functions."""
-        plain = not self.repeats and len(self._lines) > _GLUE
-        return plain and not any(kind in line for line in self._lines for kind in ("double", "float", " x "))
+        """Whether it is long, and does hardly more than compute sizes and addresses, once, and call other functions."""
+        if self.repeats or len(self._lines) <= _GLUE:
+            return False
+        computing = sum(any(kind in line for kind in ("double", "float", " x ")) for line in self._lines)
+        return computing <= len(self._lines) // _RARE
 
     # Arithmetic on i64
 
@@ -412,22 +415,26 @@ class Body:
         """Towards zero, by a constant."""
         return str(int(a) // b) if is_constant(a) else self.value(f"sdiv i64 {a}, {b}")
 
-    def floor_divide(self, a: str, b: int) -> str:
-        """Towards minus infinity, by a positive constant."""
-        if is_constant(a):
-            return str(int(a) // b)
-        if b & (b - 1) == 0:
-            return a if b == 1 else self.value(f"ashr i64 {a}, {b.bit_length() - 1}")
+    def floor_divide(self, a: str, b: str) -> str:
+        """Towards minus infinity, by what is positive."""
+        number, known = literal(a), literal(b)
+        if number is not None and known is not None:
+            return str(number // known)
+        if number is not None and number >= 0:
+            return self.value(f"sdiv i64 {a}, {b}")
+        if known is not None and known & (known - 1) == 0:
+            return a if known == 1 else self.value(f"ashr i64 {a}, {known.bit_length() - 1}")
         rest = self.value(f"srem i64 {a}, {b}")
         below = self.value(f"ashr i64 {rest}, 63")  # -1 where the quotient was rounded up
         return self.value(f"add i64 {self.value(f'sdiv i64 {a}, {b}')}, {below}")
 
-    def remainder(self, a: str, b: int) -> str:
+    def remainder(self, a: str, b: str) -> str:
         """What ``floor_divide`` leaves, which is not negative."""
-        if is_constant(a):
-            return str(int(a) % b)
-        if b & (b - 1) == 0:
-            return self.value(f"and i64 {a}, {b - 1}")
+        number, known = literal(a), literal(b)
+        if number is not None and known is not None:
+            return str(number % known)
+        if known is not None and known & (known - 1) == 0:
+            return self.value(f"and i64 {a}, {known - 1}")
         rest = self.value(f"srem i64 {a}, {b}")
         more = self.value(f"and i64 {self.value(f'ashr i64 {rest}, 63')}, {b}")
         return self.value(f"add i64 {rest}, {more}")
