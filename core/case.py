@@ -102,8 +102,9 @@ METHODS["field"] = field
 # What to write instead of attributes that arrays of other libraries have
 _INSTEAD = {
     "at": (
-        "for x.at[i].set(v) write az.update(x, i, v), for x.at[i].add(v) az.update(x, i, x[i] + v), "
-        "or x + az.histogram(np.add, 0, x.shape[0], i, v) where i is an array that may name a place twice"
+        "for x.at[i].set(v) write az.update(x, i, v), for x.at[i].add(v) az.update(x, i, x[i] + v); where i is an "
+        "array that may name a place twice, x + az.histogram(np.add, 0, x.shape[0], i, v), and for x.at[i].min(v) "
+        "np.minimum(x, az.histogram(np.minimum, np.inf, x.shape[0], i, v))"
     ),
     "item": "it has no content yet, and is a scalar as it is",
     "tolist": "it has no content yet; use az.map on its elements",
