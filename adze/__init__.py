@@ -252,7 +252,7 @@ if TYPE_CHECKING:
     u64: TypeAlias = _Value | Any
 else:
     from .core.annotations import Array, Function
-    from .core.data import variant
+    from .core.declarations import variant
     from .core.types import bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 
 del TYPE_CHECKING, install_import_hook, _CHECKED

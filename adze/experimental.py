@@ -11,7 +11,7 @@ True
 from .backends.chunked.chunked import Chunked
 from .core.added import construct
 from .core.constructs import Role
-from .core.data import variant
+from .core.declarations import variant
 from .core.language import Binding, Language
 from .core.program import interpret
 from .core.reify import Reify

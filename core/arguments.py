@@ -27,7 +27,8 @@ import numpy as np
 
 from . import trees
 from .annotations import Declared, type_of_argument
-from .data import Data, fold, natural_type, value_class, variables
+from .data import Data, fold, natural_type, value_class
+from .declarations import variables
 from .dims import Dim, DimAtom, Name
 from .expr import INLINE
 from .host_arrays import MASKED, advice, as_array, is_masked, on_device, scalar_in

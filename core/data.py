@@ -3,7 +3,8 @@
 A class with annotations is a record; one with nested classes has a variant for each. Values are immutable Python
 objects outside of programs. Inside of them a record is one whose fields are expressions (``records.py``), and a value
 of a type with variants, or of one that contains itself, is an expression, taken apart by ``case``. Type arguments are
-found from the fields where they determine them; ``List[az.f64].Nil()`` gives them.
+found from the fields where they determine them; ``List[az.f64].Nil()`` gives them. What classes declare is read in
+``declarations.py``.
 
 >>> import adze as az
 >>> from typing import Generic, TypeVar
@@ -30,18 +31,16 @@ deeper than Python's stack, so nothing here recurs over them.
 from __future__ import annotations
 
 import builtins
-import inspect
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from types import FrameType
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
 from .annotations import Scope, value_type
 from .builder import building, current
+from .declarations import Family, Undeclared, variables
 from .deep_values import are_equal, hash_of, restored, steps_of, text_of
 from .dims import Dim
 from .expr import Expr, is_number
@@ -50,7 +49,7 @@ from .graph import Value
 from .host_arrays import as_array, scalar_in
 from .records import adopted, fitted, is_table
 from .source import at_line, user_line
-from .trees import LEAF, LEAVES, Record, Shape
+from .trees import LEAVES, Record, Shape
 from .types import (
     Declaration,
     FunctionType,
@@ -61,14 +60,11 @@ from .types import (
     TypeVariable,
     array_of,
     bool_,
-    declarations,
     f64,
     i64,
     instantiated,
     is_data,
-    map_type,
     scalar_of,
-    without_values,
 )
 
 _store: Callable[[Any, tuple[Any, ...]], None] = vars(Record)["_values"].__set__
@@ -76,151 +72,12 @@ _store: Callable[[Any, tuple[Any, ...]], None] = vars(Record)["_values"].__set__
 C = TypeVar("C")
 
 
-# Declarations
-
-
-class _Family:
-    """A declaration whose fields are read when they are first needed: they may mention types declared later."""
-
-    def __init__(self, cls: type, frame: FrameType) -> None:
-        self.globals: Scope = frame.f_globals
-        self.locals: Scope = {} if frame.f_locals is frame.f_globals else dict(frame.f_locals)
-        parameters = tuple([TypeVariable(p.__name__) for p in getattr(cls, "__parameters__", ())])
-        self.declaration = Declaration(cls.__name__, parameters)
-        inner = {name: _declared(value) for name, value in vars(cls).items() if isinstance(value, type | Variant)}
-        own = inspect.get_annotations(cls)
-        if inner and own:
-            raise TypeError(at_line(f"{cls.__name__} has fields of its own and variants: a type has one or the other"))
-        self.record = not inner
-        self.fields = inner
-        if self.record:
-            self.fields = {cls.__name__: own}
-        self._read = False
-
-    def read(self) -> Declaration:
-        """The declaration, with its fields."""
-        if not self._read:
-            self._read = True
-            scope = {**self.globals, **self.locals}
-            try:
-                for variant, fields in self.fields.items():
-                    self.declaration.variants[variant] = {
-                        name: self._type(annotation, scope, f"field {name!r} of {self.declaration.name}.{variant}")
-                        for name, annotation in fields.items()
-                    }
-                self._must_have_values()
-            except TypeError:
-                self._read = False
-                raise
-        return self.declaration
-
-    def _must_have_values(self) -> None:
-        """Refuse a type whose every value contains another one; while one around it is read, that waits for the end."""
-        group = {self.declaration, *declarations(*self.declaration.field_types)}
-        families = [each.owner._family for each in group if each.owner is not None]  # type: ignore[attr-defined]
-        if all(set(family.declaration.variants) == set(family.fields) for family in families):
-            for name in sorted([each.name for each in without_values(group)])[:1]:
-                for family in families:
-                    family._read = False
-                raise TypeError(
-                    f"{name} has no values: each would contain another {name}. Variants are classes inside of class "
-                    f"{name}, and one of them contains none"
-                )
-
-    @cached_property
-    def flat(self) -> Shape | None:
-        """The shape of a record whose fields are leaves; None for another type."""
-        if not self.read().is_record:
-            return None
-        ((variant, cls),) = self.declaration.classes.items()
-        keys = tuple(self.fields[variant])
-        return Shape(cls, keys, (LEAF,) * len(keys))
-
-    def _type(self, annotation: Any, scope: Scope, where: str) -> Type:
-        try:
-            type = value_type(annotation, scope)
-        except TypeError as error:
-            raise TypeError(f"{where}: {error}") from None
-        for variable in variables(type):
-            if variable not in self.declaration.parameters:
-                message = f"{where}: {variable} is no parameter of {self.declaration.name}"
-                raise TypeError(
-                    f"{message}, which would be declared class {self.declaration.name}(Generic[{variable}])"
-                )
-        return type
-
-
-class Variant:
-    """A variant that is declared as a function: its parameters are the fields."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.name, self.fields = function.__qualname__, dict[str, Any]()
-        annotations = inspect.get_annotations(function)
-        for name, parameter in inspect.signature(function).parameters.items():
-            if name not in annotations or parameter.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
-                problem = "has no type" if name not in annotations else "is not a parameter by position and name"
-                raise TypeError(at_line(f"{self.name}: {name!r} is a field of a variant, and {problem}"))
-            if parameter.default is not inspect.Parameter.empty:
-                raise TypeError(at_line(f"{self.name}: the field {name!r} has a default, which fields do not have"))
-            self.fields[name] = annotations[name]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(at_line(f"{self.name} is a variant of a class without @az.data"))
-
-
-def variant(function: Callable[..., Any]) -> Variant:
-    """A variant of a data type, by its constructor: what checkers of types know, which see no fields in nested classes.
-
-    Parameters are the fields, each with a type; what is returned is for checkers alone. To mypy and pyright it is a
-    static method. Raises TypeError for a parameter without a type, with a default, or with a star.
-
-    >>> import adze as az
-    >>> from typing import Any
-    >>> @az.data
-    ... class Figure:
-    ...     @az.variant
-    ...     def Point() -> Any: ...
-    ...     @az.variant
-    ...     def Circle(radius: az.f64) -> Any: ...
-    >>> Figure.Circle(radius=2.0), isinstance(Figure.Point(), Figure)
-    (Figure.Circle(radius=2.0), True)
-    """
-    return Variant(function)
-
-
-def _declared(variant: builtins.type | Variant) -> Mapping[str, Any]:
-    """The fields of a variant, with their annotations."""
-    return variant.fields if isinstance(variant, Variant) else inspect.get_annotations(variant)
-
-
-def variables(type: Type) -> list[TypeVariable]:
-    """The type variables in a type."""
-    found: list[TypeVariable] = []
-
-    def note(part: Type) -> Type:
-        if isinstance(part, TypeVariable):
-            found.append(part)
-        return part
-
-    map_type(type, note)
-    return found
-
-
-class _Bare(_Family):
-    """The family of a declaration that no class declares."""
-
-    def __init__(self, declaration: Declaration) -> None:
-        self.declaration, self.record = declaration, False
-        self.fields = {variant: dict(fields) for variant, fields in declaration.variants.items()}
-        self._read = True
-
-
 class Data(Record):
     """A value of a declared type, immutable, compared by its fields. Its class is that of its variant."""
 
     __slots__ = ()
 
-    _family: ClassVar[_Family]
+    _family: ClassVar[Family]
     _variant: ClassVar[str]
     _count: ClassVar[int] = -1  # of the fields, where there are values of this class
     __match_args__: ClassVar[tuple[str, ...]]
@@ -430,7 +287,7 @@ def fold(
 def value_class(declaration: Declaration, variant: str) -> builtins.type[Data]:
     """The class of the values of a variant, made here for a declaration without a class."""
     if variant not in declaration.classes:
-        content = {"__slots__": (), "_family": _Bare(declaration)}
+        content = {"__slots__": (), "_family": Undeclared(declaration)}
         fields = _fields(f"{declaration.name}.{variant}", declaration.variants[variant], False)
         declaration.classes[variant] = builtins.type(variant, (Data,), content | fields)
     return declaration.classes[variant]
@@ -619,7 +476,7 @@ def data(cls: builtins.type[C]) -> builtins.type[C]:
     >>> az.evaluate(mirrored)(Point(1.0, 2.0)) == Point(2.0, 1.0)
     True
     """
-    family = _Family(cls, sys._getframe(1))
+    family = Family(cls, sys._getframe(1))
     hidden = ("__dict__", "__weakref__", "__annotations__", "__orig_bases__", "__parameters__", *family.fields)
     content = {name: value for name, value in vars(cls).items() if name not in hidden}
     content |= {"__slots__": (), "_family": family}
