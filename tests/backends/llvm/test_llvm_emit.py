@@ -494,7 +494,7 @@ def test_the_rest_of_strips_of_one_register_is_no_loop(n: int) -> None:
 @pytest.mark.rest
 @pytest.mark.unguarded
 def test_long_code_that_only_prepares_is_not_optimised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sizes and calls of parallel loops; not so where it is short, repeats something, or moves an element.
+    """Sizes and calls of parallel loops, and an element; not so where it is short, repeats something, or moves many.
 
     It is in a module of its own, which is not optimised either.
     """
@@ -509,8 +509,14 @@ def test_long_code_that_only_prepares_is_not_optimised(monkeypatch: pytest.Monke
         return replace(loop("i", "n", body, kind="parallel"), grain=grain(number))
 
     many = tuple([parallel(number) for number in range(30)])
-    element = put(b, const(0), const(2, f64))
-    cases = ((many, True), (many[:1], False), ((loop("j", "n", *many),), False), ((*many, element), False))
+    elements = tuple([put(b, const(place % 20), const(place, f64)) for place in range(100)])
+    cases = (
+        (many, True),
+        ((*many, elements[-1]), True),
+        (many[:1], False),
+        ((loop("j", "n", *many),), False),
+        ((*many, *elements), False),
+    )
     for body, glue in cases:
         function = ir.Function("f", ("n",), (a,), (b,), body)
         (head,) = [line for line in emitted(function).splitlines() if line.startswith("define i64 @entry")]
