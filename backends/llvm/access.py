@@ -125,11 +125,13 @@ class Access:
             # A row elsewhere, since what is masked off is slow to read where there is no memory.
             indices = [self._select(guard, index, first) if index.uniform else index for index in indices]
             guard, may_be_off = self.widening.vector(guard), False
+        address = self._address(scalar, place, indices)
         if guard is not None and not guard.lanes:
             # The first element is there even where the guard does not hold: an empty buffer has room for one.
+            if address.single:
+                return self._loaded_if(guard, scalar, address.pointers, self.regions.tag(place.region))
             there = self.load(buffer, place, [self._select(guard, index, first) for index in indices])
             return self._select(guard, there, one(scalar, constant(0, scalar)))
-        address = self._address(scalar, place, indices)
         lanes = 0 if address.single else self.widening.lanes
         type, tag = memory_type(scalar, lanes), self.regions.tag(place.region)
         square = self._square(address, guard)
@@ -161,6 +163,23 @@ class Access:
                 loaded = self._reversed(memory_type(scalar), loaded)
             parts.append(self._from_memory(scalar, loaded, lanes))
         return Value(scalar, tuple(parts), axes, lanes)
+
+    def _loaded_if(self, guard: Value, scalar: Scalar, pointers: Value, tag: str) -> Value:
+        """The single elements at some addresses; 0 where a guard does not hold."""
+        axes, type = join((guard, pointers)), register_type(scalar)
+        parts = []
+        for pointer, inside in zip(pointers.along(axes), guard.along(axes)):
+            slot = self.body.slot(type)
+            self.body.line(f"store {type} {constant(0, scalar)}, ptr {slot}")
+            within, after = self.body.name("within"), self.body.name("after")
+            self.body.line(f"br i1 {inside}, label %{within}, label %{after}")
+            self.body.label(within)
+            there = self.body.value(f"load {memory_type(scalar)}, ptr {pointer}, {_ANYWHERE}{tag}")
+            self.body.line(f"store {type} {self._from_memory(scalar, there, 0)}, ptr {slot}")
+            self.body.branch(after)
+            self.body.label(after)
+            parts.append(self.body.value(f"load {type}, ptr {slot}"))
+        return Value(scalar, tuple(parts), axes)
 
     def store(
         self, buffer: ir.Buffer, place: Place, indices: Sequence[Value], value: Value, guard: Value | None = None
