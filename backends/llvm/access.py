@@ -129,7 +129,7 @@ class Access:
         if guard is not None and not guard.lanes:
             # The first element is there even where the guard does not hold: an empty buffer has room for one.
             if address.single:
-                return self._loaded_if(guard, scalar, address.pointers, self.regions.tag(place.region))
+                return self._single(guard, scalar, place, address.pointers)
             there = self.load(buffer, place, [self._select(guard, index, first) for index in indices])
             return self._select(guard, there, one(scalar, constant(0, scalar)))
         lanes = 0 if address.single else self.widening.lanes
@@ -164,22 +164,36 @@ class Access:
             parts.append(self._from_memory(scalar, loaded, lanes))
         return Value(scalar, tuple(parts), axes, lanes)
 
-    def _loaded_if(self, guard: Value, scalar: Scalar, pointers: Value, tag: str) -> Value:
-        """The single elements at some addresses; 0 where a guard does not hold."""
-        axes, type = join((guard, pointers)), register_type(scalar)
-        parts = []
+    def _single(self, guard: Value, scalar: Scalar, place: Place, pointers: Value) -> Value:
+        """The element that is one for all lanes; 0 where a guard does not hold.
+
+        In loops of scalars that is a branch, which is nearly always taken and costs nothing. Where iterations run side
+        by side, no branch shall part them: the first element is read where the guard does not hold.
+        """
+        load = f"load {memory_type(scalar)}, ptr %s, {_ANYWHERE}{self.regions.tag(place.region)}"
+        axes, type, zero = join((guard, pointers)), register_type(scalar), constant(0, scalar)
+        parts, value = list[str](), self.body.value
         for pointer, inside in zip(pointers.along(axes), guard.along(axes)):
-            slot = self.body.slot(type)
-            self.body.line(f"store {type} {constant(0, scalar)}, ptr {slot}")
-            within, after = self.body.name("within"), self.body.name("after")
-            self.body.line(f"br i1 {inside}, label %{within}, label %{after}")
-            self.body.label(within)
-            there = self.body.value(f"load {memory_type(scalar)}, ptr {pointer}, {_ANYWHERE}{tag}")
-            self.body.line(f"store {type} {self._from_memory(scalar, there, 0)}, ptr {slot}")
-            self.body.branch(after)
-            self.body.label(after)
-            parts.append(self.body.value(f"load {type}, ptr {slot}"))
+            if self.widening.strip is None and not self.widening.axes:
+                parts.append(self._read_if(inside, scalar, load % pointer))
+                continue
+            there = value(f"select i1 {inside}, ptr {pointer}, ptr {place.pointer}")
+            read = self._from_memory(scalar, value(load % there), 0)
+            parts.append(value(f"select i1 {inside}, {type} {read}, {type} {zero}"))
         return Value(scalar, tuple(parts), axes)
+
+    def _read_if(self, inside: str, scalar: Scalar, load: str) -> str:
+        """What a load gives, or 0 where it is not done."""
+        type = register_type(scalar)
+        slot = self.body.slot(type)
+        self.body.line(f"store {type} {constant(0, scalar)}, ptr {slot}")
+        within, after = self.body.name("within"), self.body.name("after")
+        self.body.line(f"br i1 {inside}, label %{within}, label %{after}")
+        self.body.label(within)
+        self.body.line(f"store {type} {self._from_memory(scalar, self.body.value(load), 0)}, ptr {slot}")
+        self.body.branch(after)
+        self.body.label(after)
+        return self.body.value(f"load {type}, ptr {slot}")
 
     def store(
         self, buffer: ir.Buffer, place: Place, indices: Sequence[Value], value: Value, guard: Value | None = None
