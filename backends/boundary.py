@@ -19,9 +19,8 @@ from ..core.program import Instance
 from ..core.source import at_line
 from ..core.types import Type, is_data
 from ..interpreters.first_order import FirstOrder, first_order
-from ..interpreters.first_order.cells import held, in_cells
-from ..interpreters.first_order.deforestation import deforested
-from ..interpreters.first_order.inlining import inlined
+from ..interpreters.first_order.cells import held
+from ..interpreters.first_order.optimisation import optimised
 from ..interpreters.first_order.tasks import with_tasks
 from .marshalling import Cells, Kinds
 from .task_cost import is_long
@@ -39,7 +38,7 @@ class InParts(Instance):
         return Signature(self.program.name, self.names, self.types)
 
     def _build(self) -> None:
-        self._term = with_tasks(deforested(in_cells(inlined(self.form.block))), is_long)
+        self._term = with_tasks(optimised(self.form.block), is_long)
         self._equalities = tuple(self.general.equalities)
         self._outputs = trees.Shape(tuple, (), (trees.LEAF,) * len(self._term.results))
 

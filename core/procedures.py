@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from .terms import NOWHERE, Block, Origin
-from .types import Type
+from .types import Type, all_dims
 
 T = TypeVar("T")
 
@@ -36,6 +36,11 @@ class Procedure:
     def block(self, block: Block) -> None:
         assert self._block is None and len(block.binders) == len(self.parameters) and block.types == self.results
         self._block = block
+
+    @property
+    def fixed(self) -> bool:
+        """Whether no size in its types is decided by the run."""
+        return all([dim.is_static() for type in (*self.parameters, *self.results) for dim in all_dims(type)])
 
     def __repr__(self) -> str:
         return f"<procedure {self.name}>"

@@ -31,7 +31,7 @@ from ...core.graph import Value
 from ...core.placement import to_block
 from ...core.procedures import Procedure, called_in, procedures_of, shared_out
 from ...core.terms import Atom, Block, Operation, Variable
-from ...core.types import Accumulator, all_dims
+from ...core.types import Accumulator
 from .. import embed
 from .inlining import inlined
 from .merging import merged
@@ -187,7 +187,7 @@ class _Program:
         called = procedures_of(procedure.block)
         blocks = [procedure.block, *[each.block for each in called]]
         tags = _tags(procedure.block, reader.place)
-        if procedure not in called or not tags or not _fixed(procedure) or any(map(_has_effects, blocks)):
+        if procedure not in called or not tags or not procedure.fixed or any(map(_has_effects, blocks)):
             return False
         group = {each for each in called if procedure in procedures_of(each.block)}
         for tag in tags:
@@ -211,7 +211,7 @@ class _Program:
                 if maker in self._gives_cell or maker in met:
                     return self._gives_cell.get(maker, False)
                 met.add(maker)
-                found = _fixed(maker[0]) and self._makes(maker[0].block, maker[1], met)
+                found = maker[0].fixed and self._makes(maker[0].block, maker[1], met)
                 if found or met == {maker}:  # a result that leads back to another one says nothing by itself
                     self._gives_cell[maker] = found
                 return found
@@ -578,11 +578,6 @@ def _size_of_program(block: Block) -> int:
 def _size(block: Block) -> int:
     """How many operations there are in a block."""
     return sum([1 + sum(map(_size, operation.blocks)) for operation in block.bindings])
-
-
-def _fixed(procedure: Procedure) -> bool:
-    """Whether no size in the types of a procedure is decided by the run."""
-    return all([dim.is_static() for type in (*procedure.parameters, *procedure.results) for dim in all_dims(type)])
 
 
 def _has_effects(block: Block) -> bool:

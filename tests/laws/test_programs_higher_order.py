@@ -23,7 +23,9 @@ from adze.core.terms import Block, Origin
 from adze.interpreters.evaluate import evaluate_block
 from adze.interpreters.first_order import first_order
 from adze.interpreters.first_order.cells import in_cells
+from adze.interpreters.first_order.constants import with_constants
 from adze.interpreters.first_order.inlining import inlined
+from adze.interpreters.first_order.unused import without_unused
 
 MORE = [*RECURSION, *MODELS]
 
@@ -141,11 +143,10 @@ def test_the_span_of_a_fork() -> None:
 
 @cases
 def test_first_order_form(case: Case) -> None:
-    """It is well typed, holds no functions and no tuples, and means the same; with procedures inlined, too."""
-    for arguments, inlines in product(case.arguments, [False, True]):
+    """It is well typed, holds no functions and no tuples, and means the same; so does what procedures become."""
+    for arguments, becomes in product(case.arguments, [lambda form: form, inlined, without_unused, _with_less]):
         made = instance(case, arguments)
-        form = first_order(made.term).block
-        form = inlined(form) if inlines else form
+        form = becomes(first_order(made.term).block)
         blocks = [form, *[procedure.block for procedure in procedures_of(form)]]
         for block in blocks:
             az.check(block)
@@ -153,6 +154,10 @@ def test_first_order_form(case: Case) -> None:
         if form.binders == made.term.binders and form.types == made.term.types:
             values, sizes = made.signature.convert(case.program.leaves(arguments))
             exact(trees.unflatten(made.outputs, evaluate_block(form, values, sizes)), case.numpy(*arguments))
+
+
+def _with_less(form: Block) -> Block:
+    return without_unused(with_constants(form))
 
 
 @every_case

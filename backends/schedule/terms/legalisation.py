@@ -25,9 +25,7 @@ from ....core.types import Type, dims
 from ....interpreters import embed
 from ....interpreters.expansion import expanded, operations_expanded
 from ....interpreters.first_order import first_order, is_first_order
-from ....interpreters.first_order.cells import in_cells
-from ....interpreters.first_order.deforestation import deforested
-from ....interpreters.first_order.inlining import inlined
+from ....interpreters.first_order.optimisation import optimised
 from ....interpreters.first_order.tasks import with_tasks
 from ...lowering.lower import Lowering
 from ...task_cost import is_long
@@ -40,7 +38,7 @@ def legalised(block: Block, checks: bool = True, groups: bool = False) -> Block:
     come in ``groups`` has all operations expanded that can be, others those on small arrays.
     """
     if not is_first_order(block):
-        block = deforested(in_cells(inlined(first_order(_without_rules(block)).block)))
+        block = optimised(first_order(_without_rules(block)).block)
     block = block if groups else with_tasks(block, is_long)
     block = expanded(block, lambda row: hasattr(Lowering, row.method)) if ADDED else block
     block = operations_expanded(block, lambda function, types: groups or _small(function, types))
