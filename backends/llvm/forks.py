@@ -197,11 +197,7 @@ class _Shared(Forks):
         for number, task, own in zip(numbers[1:], tasks, values[1:], strict=True):
             results += self._joined(number, task, own)
         handed = _all_given(self.unit, numbers)
-        gives = self.hand_over(handed, results)
-        made = gives[0][1] if len(gives) == 1 else "undef"
-        for place, (type, value) in enumerate(gives if len(gives) > 1 else ()):
-            made = body.value(f"insertvalue {handed.result} {made}, {type} {value}, {place}")
-        body.line(f"ret {handed.result} {made}" if gives else "ret void")
+        self.hand_back(handed, results)
         self.regions.close()
         taken = ", ".join(["ptr %failure", "ptr %seat", *[f"{type} %given.{k}" for k, type in enumerate(types)]])
         head = f"define internal {handed.result} @{name}({taken}) noinline {self.unit.attributes}"
@@ -282,7 +278,7 @@ def _all_taken(unit: Unit, numbers: Sequence[int]) -> list[str]:
 
 def _all_given(unit: Unit, numbers: Sequence[int]) -> Handed:
     """How what the branches of a fork give travels, all together."""
-    return Handed.of([type for number in numbers for type in given_by(unit.procedures[number]).types], 2, 2)
+    return Handed.back([type for number in numbers for type in given_by(unit.procedures[number]).types])
 
 
 def _shared(unit: Unit, numbers: Sequence[int]) -> str:

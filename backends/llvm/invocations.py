@@ -23,6 +23,7 @@ from .unit import HANDED, OUT_OF_CELLS, REGION, Arena, Unit
 from .values import one
 
 _FLOATS = ("float", "double")
+_VECTORS = {"float": 4, "double": 2}  # how many there are in a vector
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,26 @@ class Handed:
         """The types of those that do."""
         return [type for type, word in zip(self.types, self.words, strict=True) if word is None]
 
+    @staticmethod
+    def back(types: Sequence[str]) -> Handed:
+        """As what functions give: with the registers that processors have for that."""
+        return Handed.of(types, 3, 4)
+
+    @property
+    def returned(self) -> list[str]:
+        """The types of those that do, as a function gives them.
+
+        A convention of C gives back two floats at most on some processors, and four vectors: of more than two, each is
+        the first number of a vector, which is the same register.
+        """
+        own = self.in_registers
+        wide = sum([type in _FLOATS for type in own]) > 2
+        return [f"<{_VECTORS[type]} x {type}>" if wide and type in _FLOATS else type for type in own]
+
     @property
     def result(self) -> str:
         """The type of a function that gives these."""
-        own = self.in_registers
+        own = self.returned
         return own[0] if len(own) == 1 else f"{{ {', '.join(own)} }}" if own else "void"
 
 
@@ -66,7 +83,7 @@ def given_to(procedure: ir.Function) -> Handed:
 
 def given_by(procedure: ir.Function) -> Handed:
     """What a procedure gives."""
-    return Handed.of([register_type(value.type) for value in taken_by(procedure).values], 2, 2)
+    return Handed.back([register_type(value.type) for value in taken_by(procedure).values])
 
 
 def taken_by(procedure: ir.Function) -> ir.Invoke:
@@ -180,15 +197,30 @@ class Invocations(Emitter):
                 self.to_word(type, value, self._handed(word))
         return own
 
+    def hand_back(self, handed: Handed, values: Sequence[str]) -> None:
+        """Give values to a caller."""
+        made = "poison"
+        own = zip(self.hand_over(handed, values), handed.returned, strict=True)
+        for number, ((type, value), returned) in enumerate(own):
+            if returned != type:
+                value = self.body.value(f"insertelement {returned} poison, {type} {value}, i64 0")
+            if len(handed.returned) > 1:
+                value = self.body.value(f"insertvalue {handed.result} {made}, {returned} {value}, {number}")
+            made = value
+        self.body.line(f"ret {handed.result} {made}" if handed.returned else "ret void")
+
     def taken_over(self, handed: Handed, made: str) -> list[str]:
         """The registers of what was given, some of it as the result of a call, some of it in words."""
-        count, found = len(handed.in_registers), list[str]()
+        returned, found = iter(enumerate(handed.returned)), list[str]()
         for type, word in zip(handed.types, handed.words, strict=True):
             if word is not None:
                 found.append(self.from_word(type, self._handed(word)))
-            else:
-                number = sum(each is None for each in handed.words[: len(found)])
-                found.append(made if count == 1 else self.body.value(f"extractvalue {handed.result} {made}, {number}"))
+                continue
+            number, own = next(returned)
+            value = made
+            if len(handed.returned) > 1:
+                value = self.body.value(f"extractvalue {handed.result} {made}, {number}")
+            found.append(value if own == type else self.body.value(f"extractelement {own} {value}, i64 0"))
         return found
 
     def to_word(self, type: str, value: str, word: str) -> None:

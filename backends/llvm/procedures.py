@@ -118,15 +118,7 @@ class ProcedureEmitter(Function):
         self.body.label(self.body.name("behind"))
 
     def give(self, values: Sequence[str], last: bool = False) -> None:
-        handed = given_by(self.function)
-        own = self.hand_over(handed, values)
-        if len(own) < 2:
-            self.body.line(f"ret {own[0][0]} {own[0][1]}" if own else "ret void")
-        else:
-            made = "undef"
-            for number, (type, value) in enumerate(own):
-                made = self.body.value(f"insertvalue {handed.result} {made}, {type} {value}, {number}")
-            self.body.line(f"ret {handed.result} {made}")
+        self.hand_back(given_by(self.function), values)
         if not last:
             self.body.label(self.body.name("behind"))
 

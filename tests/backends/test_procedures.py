@@ -251,6 +251,28 @@ def test_memory_is_given_back() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000  # kilobytes
 
 
+def test_results_of_all_kinds_in_registers_and_words() -> None:
+    """Six floats of two sizes, five integers and two truth values, of which each call uses those of the next."""
+    kinds = (az.f64, az.f32, az.i64, az.bool_, az.f64, az.f32, az.i32, az.i64, az.f64, az.i64, az.f64, az.i64, az.bool_)
+
+    @az.program
+    def program(n: az.i64, x: az.f64, y: az.f32, z: az.i32) -> Any:
+        def step(k: Any, rest: Any) -> Any:
+            a, b, c, p, d, e, f, g, h, i, j, m, q = rest
+            return a + x, b * y, c + k, q, d - a, e + b, f, g - c, h * x, i + g, j + h, m + i, ~p
+
+        zero = x, y, 1, True, x * x, y, z, 5, x, 7, x, 9, False
+        go = az.fix(
+            lambda self, k: az.cond(k == 0, lambda: zero, lambda: step(k, self(k - 1))), az.i64, result=tuple(kinds)
+        )
+        return go(n)
+
+    for n in (0, 1, 40):
+        arguments = n, 0.75, np.float32(1.01), np.int32(3)
+        for found, expected in zip(az.compile(program)(*arguments), az.evaluate(program)(*arguments), strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
 def test_calls_from_several_threads() -> None:
     compiled, found = az.compile(harmonic), list[float]()
 
