@@ -31,7 +31,7 @@ from .data import Data, fold, natural_type, value_class
 from .declarations import variables
 from .dims import Dim, DimAtom, Name
 from .expr import INLINE
-from .host_arrays import MASKED, advice, as_array, is_masked, on_device, scalar_in
+from .host_arrays import MASKED, advice, is_masked, on_device, read_array, scalar_in
 from .source import at_line
 from .trees import Shape
 from .types import (
@@ -323,7 +323,7 @@ def array_of_type(leaf: Any, type: Type, what: str) -> Any:
         refuse(MASKED)
     from_python = isinstance(leaf, bool | int | float | list | tuple) and not isinstance(leaf, np.generic)
     try:
-        array = as_array(leaf)
+        array = read_array(leaf)
     except (ValueError, TypeError, OverflowError, BufferError) as error:
         refuse(f"a value of type {_class(leaf)} that is not a regular array ({error})")
     if from_python and (array.dtype == object or (array.dtype.kind == "f" and scalar.kind == "int")):

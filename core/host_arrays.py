@@ -24,6 +24,15 @@ MASKED = "a masked array, whose mask would be lost; give x.filled(value), or x.d
 
 
 def as_array(leaf: Any) -> Array:
+    """A value of the host program as NumPy's array: as ``read_array``, with the user's line where it is none."""
+    try:
+        return read_array(leaf)
+    except ValueError as error:
+        message = f"a value of type {type(leaf).__name__} is not a regular array ({error})"
+        raise ValueError(at_line(message)) from None
+
+
+def read_array(leaf: Any) -> Array:
     """An argument as NumPy's array: by DLPack, the array interface or the buffer protocol, without a copy if it can.
 
     An array in the memory of a device is fetched. Raises TypeError for a masked array, what NumPy raises when it is

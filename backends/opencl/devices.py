@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ...core import trees
-from ...core.host_arrays import MASKED, advice, as_array, is_masked, on_device, scalar_in
+from ...core.host_arrays import MASKED, advice, is_masked, on_device, read_array, scalar_in
 from ...core.source import at_line
 from ...core.types import f64
 from ..target import Target
@@ -360,7 +360,7 @@ def _moved(leaf: Any, on: Opened) -> Any:
     if is_masked(leaf):
         raise TypeError(at_line(f"az.to_device of {MASKED}"))
     try:
-        array = as_array(leaf)
+        array = read_array(leaf)
     except (ValueError, TypeError, BufferError) as error:
         raise TypeError(at_line(f"a value of type {type(leaf).__name__} is no array: {error}")) from None
     scalar = scalar_in(array)

@@ -202,6 +202,8 @@ BODIES: list[tuple[str, Callable[[Any], Any], type[Exception], str]] = [
     ("Python's sum", lambda x: __builtins__["sum"](x), TypeError, "iteration over an axis of size n"),
     ("in", lambda x: 1.0 in x, TypeError, "'in' of an expression"),
     ("range", lambda x: range(x.shape[0]), TypeError, "a Python index of an expression of type i64"),
+    ("a ragged list", lambda x: x * [[1.0], [2.0, 3.0]], ValueError, "of type list is not a regular array"),
+    ("a ragged index", lambda x: x[[[0], [1, 2]]], ValueError, "of type list is not a regular array"),
     ("assignment", assign, TypeError, r"an expression of type f64\[n\] cannot be changed"),
     ("np.asarray", np.asarray, TypeError, "the elements, as a NumPy array, of an expression"),
     ("np.trim_zeros", np.trim_zeros, TypeError, "np.trim_zeros is not an operation of the language"),
