@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -79,6 +80,8 @@ def least_squares(
     >>> fit.x.round(6), fit.success
     (array([3. , 0.5]), True)
     """
+    if not isinstance(args, tuple | list):
+        raise TypeError(at_line(f"least_squares: args is a tuple of what follows x0, not {description(args)}"))
     chunks = residuals if isinstance(residuals, Chunked) else None
     f = program_of("least_squares", residuals, 1 + len(args)) if chunks is None else chunks.instance.program
     name = f"least_squares({f.name})"
@@ -87,6 +90,8 @@ def least_squares(
         raise ValueError(at_line(f"{name}: {problem}(residuals) as jac="))
     if method != "lm":
         raise ValueError(at_line(f"{name}: the method is 'lm', not {method!r}"))
+    if callback is not None and not callable(callback):
+        raise TypeError(at_line(f"{name}: callback is a function of a step, not {description(callback)}"))
     chosen = _loss(name, loss, f_scale)
     problem_: Problem | ChunkedProblem
     if chunks is None:
@@ -129,22 +134,28 @@ def _weighted_jacobian(problem: Problem | ChunkedProblem, x: Array) -> Any:
 def _loss(name: str, loss: Any, scale: Any) -> Loss:
     if not isinstance(loss, str) or loss not in LOSSES:
         raise ValueError(at_line(f"{name}: the loss is one of {', '.join(map(repr, LOSSES))}, not {loss!r}"))
-    if not np.ndim(scale) == 0 or not 0 < float(scale) < np.inf:
+    if not 0 < _number(scale) < math.inf:
         raise ValueError(at_line(f"{name}: f_scale is a positive number, not {scale!r}"))
-    return Loss(loss, float(scale))
+    return Loss(loss, _number(scale))
+
+
+def _number(given: Any) -> float:
+    """An option that is a real number, also as an array without axes; NaN for anything else."""
+    number = isinstance(given, int | float | np.number | np.ndarray) and np.ndim(given) == 0 and np.isrealobj(given)
+    return float(given) if number else math.nan
 
 
 def _tolerances(name: str, unknowns: Unknowns, gtol: Any, ftol: Any, xtol: Any, max_nfev: Any) -> Tolerances:
     found: dict[str, float] = {}
     for what, given in (("gtol", gtol), ("ftol", ftol), ("xtol", xtol)):
         default = ROUNDED * unknowns.epsilon if what == "ftol" else unknowns.epsilon ** (2 / 3)
-        value = default if given is None else float(given)
+        value = default if given is None else _number(given)
         if not 0 <= value < 1:
             raise ValueError(at_line(f"{name}: {what} is a number from 0 to 1, not {given!r}"))
         found[what] = value
     if max_nfev is None:
         max_nfev = max(LEAST_EVALUATIONS, EVALUATIONS * (unknowns.count + 1))
-    if isinstance(max_nfev, bool) or int(max_nfev) != max_nfev or max_nfev < 1:
+    if isinstance(max_nfev, bool) or not _number(max_nfev).is_integer() or max_nfev < 1:
         raise ValueError(at_line(f"{name}: max_nfev is a positive whole number, not {max_nfev!r}"))
     return Tolerances(found["gtol"], found["ftol"], found["xtol"], int(max_nfev))
 

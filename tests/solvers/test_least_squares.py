@@ -402,3 +402,25 @@ def test_bad_input(call: Any, kind: Any, message: str) -> None:
     with pytest.raises(kind, match=message) as caught:
         call()
     assert "test_least_squares.py:" in str(caught.value)
+
+
+OF_ANOTHER_TYPE = [
+    (lambda: az.least_squares(decay, np.ones(3), args=data(), ftol="fine"), ValueError, "ftol is a number from 0 to 1"),
+    (lambda: az.least_squares(decay, np.ones(3), args=data(), max_nfev=np.inf), ValueError, "number, not inf"),
+    (lambda: az.least_squares(decay, np.ones(3), args=data(), f_scale="1"), ValueError, "positive number, not '1'"),
+    (
+        lambda: az.least_squares(decay, np.ones(3), args=data(), callback=3),
+        TypeError,
+        "callback is a function of a step",
+    ),
+    (lambda: az.least_squares(decay, np.ones(3), args={"t": T, "y": T}), TypeError, "args is a tuple of what follows"),
+    (lambda: az.least_squares(decay, np.ones(3), args=T), TypeError, "args is a tuple of what follows"),
+]
+
+
+@pytest.mark.unguarded
+@pytest.mark.parametrize("call, kind, message", OF_ANOTHER_TYPE)
+def test_options_of_another_type(call: Any, kind: Any, message: str) -> None:
+    with pytest.raises(kind, match=message) as caught:
+        call()
+    assert "test_least_squares.py:" in str(caught.value)
