@@ -34,13 +34,15 @@ from ...core.expr import Expr, as_expr, floating
 from ...core.primitive import PRIMITIVES
 from ...core.source import at_line
 from ...core.types import Type, array_of, dims, i64
-from . import routines, small
+from . import blocked, small
 from .operands import (
+    SMALL,
     Operation,
     constant,
     diagonals,
     each_of,
     is_small,
+    like,
     matrices,
     of_lapack,
     one_by_one,
@@ -72,35 +74,33 @@ class LUResult(NamedTuple):
 # Factors
 
 
-def _getrf(turned: Any, packed: Any, pivots: Any) -> None:
-    """The factors of transposes, which are there column by column, as transposes."""
+def _getrf(a: Any, packed: Any, pivots: Any) -> None:
+    """The factors, column by column: as transposes."""
 
-    def factors(turned: Any, packed: Any, pivots: Any) -> None:
-        columns, rows = turned.shape
-        numbers, packed[...] = np.empty(min(rows, columns), np.intc), turned
-        if packed.size:
-            routines.run("getrf", packed.dtype, rows, columns, packed, rows, numbers)
+    def factors(a: Any, packed: Any, pivots: Any) -> None:
+        numbers = np.empty(pivots.shape, np.intc)
+        blocked.lu(a, packed, numbers)
         pivots[...] = numbers
         pivots -= 1
 
-    each_of(factors, turned, packed, pivots)
+    each_of(factors, a, packed, pivots)
 
 
 def _packed(type: Type) -> tuple[Type, Type]:
-    columns, rows = dims(type)[-2:]
-    return type, array_of(i64, (*dims(type)[:-2], rows.minimum(columns)))
+    rows, columns = dims(type)[-2:]
+    return like(type, columns, rows), array_of(i64, (*dims(type)[:-2], rows.minimum(columns)))
 
 
-def _of_columns(a: Any) -> Any:
-    packed, pivots = small.lu(turned(a))
+def _program(a: Any) -> Any:
+    packed, pivots = small.lu(a)
     return turned(packed), pivots
 
 
-_of_turned = of_lapack("lu_factor", _getrf, _packed, _of_columns)
+_in_columns = of_lapack("lu_factor", _getrf, _packed, _program)
 
 
 def _factors(a: Any) -> Any:
-    packed, pivots = _of_turned(turned(a))
+    packed, pivots = _in_columns(a)
     return turned(packed), pivots
 
 
@@ -304,14 +304,21 @@ def solve(a: Any, b: Any, assume_a: str = "gen") -> Expr:
     return solution("solve", _general if assume_a == "gen" else _positive, a, b)
 
 
+def _getri(packed: Any, pivots: Any, inverses: Any) -> None:
+    each_of(blocked.inverse, packed, pivots, inverses)
+
+
+def _from_columns(packed: Any, pivots: Any) -> Any:
+    unit = eye(packed.shape[-1], dtype=packed.dtype)
+    return _solved_by(solved_triangles, True, turned(packed), pivots, unit)
+
+
+_inverses_of_columns = of_lapack("inv", _getri, lambda packed, _: packed, _from_columns, devices=SMALL)
+
+
 def _inverses(packed: Any, pivots: Any) -> Any:
     """The transposed inverses of matrices with these factors."""
-
-    def solved(packed: Any, pivots: Any) -> Any:
-        unit = broadcast_to(eye(packed.shape[-1], dtype=packed.dtype), packed.shape)
-        return _solved_by(solved_triangles, True, packed, pivots, unit)
-
-    return one_by_one(solved)(packed, pivots)
+    return _inverses_of_columns(turned(packed), pivots)
 
 
 def _of_inverse(arguments: Any, inverse: Any, cotangent: Any) -> Any:
@@ -319,7 +326,7 @@ def _of_inverse(arguments: Any, inverse: Any, cotangent: Any) -> Any:
     return slope, zeros_like(slope), None
 
 
-_turned_inverse = operation("inv", lambda a, packed, pivots: _inverses(packed, pivots), _of_inverse)
+_turned_inverse = operation("inv", lambda _, packed, pivots: _inverses(packed, pivots), _of_inverse)
 
 
 def _inverted(a: Expr) -> Any:

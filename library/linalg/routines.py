@@ -6,7 +6,8 @@ So several are under way at a time where compiled code calls them from its threa
     packed, pivots = np.array(a, order="F"), np.empty(n, np.intc)
     run("getrf", a.dtype, n, n, packed, n, pivots)              dgetrf(&n, &n, packed, &n, pivots, &info)
 
-An array is the address of its memory, and a matrix is there column by column: a row-major one is its transpose.
+An array is the address of its memory, and a matrix is there column by column: a row-major one is its transpose. An
+element of a matrix is the address from which on a part of it is: ``Matrix(packed).at(row, column)``.
 """
 
 from __future__ import annotations
@@ -36,6 +37,18 @@ def run(name: str, dtype: Any, *arguments: Any) -> int:
     return code.value
 
 
+class Matrix:
+    """A matrix column by column in memory: an array of its columns."""
+
+    def __init__(self, columns: Any) -> None:
+        self.columns, self.rows = columns, columns.shape[1]
+        self._start, self._size = columns.ctypes.data, columns.itemsize
+
+    def at(self, row: int, column: int) -> ctypes.c_void_p:
+        """The address of an element."""
+        return ctypes.c_void_p(self._start + (column * self.rows + row) * self._size)
+
+
 def clear_above(matrix: Any) -> None:
     """Set what is above the diagonal of a square matrix in rows to 0."""
     n = len(matrix)
@@ -44,15 +57,17 @@ def clear_above(matrix: Any) -> None:
 
 
 def _word(x: Any, number: Any) -> Any:
-    match x:
-        case np.ndarray():
-            return ctypes.c_void_p(x.ctypes.data)
-        case str():
-            return x.encode()
+    match x:  # in the order of how many there are
         case int():
             if x > _LARGEST:
                 raise ValueError(at_line(f"LAPACK takes extents of at most {_LARGEST}, not {x}"))
             return ctypes.byref(ctypes.c_int(x))
+        case ctypes.c_void_p():
+            return x
+        case str():
+            return x.encode()
+        case np.ndarray():
+            return ctypes.c_void_p(x.ctypes.data)
     return ctypes.byref(number(x))
 
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.linalg import lapack
 
 import adze as az
 from adze.core.foreign import surroundings
 from adze.library.linalg import blocked
+from adze.library.linalg.one_thread import on_one_thread
 from adze.library.linalg.routines import run
 from adze.library.linalg.team import Team
 
@@ -113,6 +115,75 @@ def test_bits_do_not_depend_on_threads() -> None:
 
     holds()
     assert in_child(holds) == 0
+
+
+def lu_factor(a: Array) -> tuple[Array, Array]:
+    """LAPACK's own factors."""
+    packed, pivots, _ = on_one_thread(lapack.dgetrf if a.dtype == np.float64 else lapack.sgetrf)(a)
+    return packed, pivots
+
+
+def eliminated(a: Array, threads: int) -> tuple[Array, Array]:
+    packed, pivots = np.empty(a.shape[::-1], a.dtype), np.empty(min(a.shape), np.intc)
+    surroundings.threads = threads
+    on_one_thread(blocked.lu)(a, packed, pivots)
+    surroundings.threads = 1
+    return packed.T, pivots - 1
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [
+        (0, 0), (0, 3), (3, 0), (1, 1), (2, 2), (33, 33), (511, 511), (600, 600), (1000, 1000), (700, 300), (1300, 720),
+        (720, 1300), (90, 4000),
+    ],
+)  # fmt: skip
+def test_factors_of_an_elimination(rows: int, columns: int, dtype: Any) -> None:
+    a = general(rows, columns, dtype)
+    (packed, pivots), (again, others), three = [eliminated(a, threads) for threads in (1, 2, 3)]
+    assert same([again, others], [packed, pivots]) and same(three, [packed, pivots])
+    if a.size:
+        expected, exchanged = lu_factor(a)
+        assert (pivots == exchanged).all()
+        np.testing.assert_allclose(packed, expected, atol=2e4 * np.finfo(dtype).eps * max(rows, columns))
+    turned, exchanged = az.evaluate(lambda a: az.linalg.lu_factor(a.T))(a.T)  # is there column by column
+    assert same([turned, exchanged], [packed, pivots])
+
+
+def test_matrices_of_a_stack_are_eliminated_as_alone() -> None:
+    stack = np.stack([general(900, 900), general(900, 900)[::-1]])
+    packed, pivots = az.compile(lambda a: az.linalg.lu_factor(a), threads=2)(stack)
+    assert all(same((packed[k], pivots[k]), eliminated(np.ascontiguousarray(stack[k]), 1)) for k in range(2))
+
+
+@pytest.mark.parametrize("column", [0, 400, 999])
+def test_elimination_of_what_is_singular_and_of_nan(column: int) -> None:
+    a = general(1000, 1000)
+    a[:, column] = 0
+    (packed, pivots), (expected, exchanged) = eliminated(a, 2), lu_factor(a)
+    assert (pivots == exchanged).all()
+    assert np.flatnonzero(packed.diagonal() == 0).tolist() == [column] == np.flatnonzero(expected.diagonal() == 0)
+    np.testing.assert_allclose(packed, expected, atol=1e-9)
+    with pytest.raises(np.linalg.LinAlgError, match="solve: singular matrix"):
+        az.evaluate(lambda a: az.linalg.solve(a, a[0]))(a)
+    a[column, column] = np.nan
+    (packed, pivots), (expected, exchanged) = eliminated(a, 2), lu_factor(a)
+    assert (np.isnan(packed) == np.isnan(expected)).all() and (pivots == exchanged)[:column].all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [0, 1, 33, BLOCK + 1, 2 * BLOCK + 3])
+def test_inverses_by_blocks(n: int, dtype: Any) -> None:
+    a = general(n, n, dtype) + np.eye(n, dtype=dtype) * 2 * n**0.5
+    packed, pivots = eliminated(a, 1)
+    found = [np.empty((n, n), dtype) for _ in range(2)]
+    for threads, inverted in enumerate(found, 1):
+        surroundings.threads = threads
+        on_one_thread(blocked.inverse)(np.ascontiguousarray(packed.T), pivots, inverted)
+    surroundings.threads = 1
+    assert same(*found)
+    np.testing.assert_allclose(found[0].T @ a, np.eye(n), atol=100 * np.finfo(dtype).eps)
 
 
 def test_a_call_says_how_many_threads_it_has() -> None:

@@ -10,7 +10,7 @@ import scipy.linalg
 from sampling import some, sooner
 
 import adze as az
-from adze.library.linalg import routines
+from adze.library.linalg import blocked, routines
 
 pytestmark = pytest.mark.unguarded
 
@@ -285,7 +285,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         calls[name] = calls.get(name, 0) + 1
         return run(name, *arguments)
 
-    monkeypatch.setattr(routines, "run", counting)
+    for caller in (routines, blocked):
+        monkeypatch.setattr(caller, "run", counting)
     return calls
 
 

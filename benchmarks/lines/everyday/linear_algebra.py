@@ -241,7 +241,7 @@ LINES = [
         ],
         functions=tuple(FACTORS),
         main={"n": 1000},
-        notes="The routines are SciPy's own; what Adze has of its own is the solve with a triangle, in blocks.",
+        notes="The routines are SciPy's own; lu, qr and the solve with a triangle call them for blocks, side by side.",
     ),
     of_process("process of 300", 300),
     of_process("process of 1500", 1500),
