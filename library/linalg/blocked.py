@@ -39,6 +39,7 @@ from .team import Team
 PANEL = 64  # columns, of a QR: each more is reflected by all others of its panel, and so is the triangle T
 WIDE = 352  # columns, of an elimination: with fewer the exchanges of rows go through the matrix too often
 BLOCK = 256  # columns: a product with so many has the rate of a large one
+ROWS = 128  # of an inverse, which are 0 before their part of the identity: larger blocks solve for more zeros
 SHARED = 150_000_000  # operations of an elimination: two threads save some times what it takes to start them
 
 Panel = tuple[int, int]  # its first column, and how many it has
@@ -127,7 +128,7 @@ def inverse(columns: Any, pivots: Any, inverted: Any) -> None:
         inverted[order, first : first + size] = block
 
     with Team() as team:
-        team.run(_blocks(solve, 0, n))
+        team.run(_blocks(solve, 0, n, ROWS))
 
 
 def qr(columns: Any, q: Any, r: Any) -> None:
@@ -173,6 +174,6 @@ def _whole_qr(columns: Any, q: Any, r: Any) -> None:
     run("orgqr", q.dtype, rows, least, least, q, rows, scales, work, work.size)
 
 
-def _blocks(task: Callable[[int, int], None], first: int, end: int) -> list[Callable[[], None]]:
+def _blocks(task: Callable[[int, int], None], first: int, end: int, most: int = BLOCK) -> list[Callable[[], None]]:
     """A task for each block of these columns."""
-    return [partial(task, column, min(BLOCK, end - column)) for column in range(first, end, BLOCK)]
+    return [partial(task, column, min(most, end - column)) for column in range(first, end, most)]
