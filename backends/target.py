@@ -213,7 +213,8 @@ GROUP_TILE_STATEMENTS = 40  # around a sum, worth repeating for each place of a 
 PREFETCH_STATEMENTS = 24  # of a loop that prefetches
 PREFETCH_INDEX_PARTS = 8  # operations by which an index is computed, for each load
 UNROLLED_ITERATIONS = 32  # of a loop that is unrolled in full
-UNROLLED_STATEMENTS = 6000  # that a body may become by it,
+UNROLLED_INSTRUCTIONS = 4000  # of straight-line code along lanes: LLVM takes 2 s for them, 10 s for three times as many
+UNROLLED_STATEMENTS = 6000  # that a body may become by it, before those without use are left out,
 UNROLLING_STEPS = 30_000  # and that may be run to find them
 BOUNDS_CHECK_COMPARISONS = 8  # before a loop that are worth it
 

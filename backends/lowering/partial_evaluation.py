@@ -97,6 +97,7 @@ class Straight:
     around: Mapping[str, ir.Expression]
     body: list[ir.Statement] = field(default_factory=list)
     steps: int = 0
+    inside: int = 0  # statements of loops that end by a test, as far as these are written
     read: set[str] = field(default_factory=set)  # buffers of others
     written: set[str] = field(default_factory=set)
     _names: dict[str, Atom] = field(default_factory=dict)
@@ -152,7 +153,8 @@ class Straight:
 
     def _statement(self, statement: ir.Statement) -> None:
         self.steps += 1
-        if self.steps > UNROLLING_STEPS or len(self.body) > UNROLLED_STATEMENTS:
+        made = len(self.body) + self.inside + sum([len(scope.body) for scope in self._scopes])
+        if self.steps > UNROLLING_STEPS or made > UNROLLED_STATEMENTS:
             raise Irregular("it is too long")
         match statement:
             case ir.Let():
@@ -242,6 +244,7 @@ class Straight:
         if isinstance(test, ir.Constant):
             raise Irregular("it has a loop that never begins, or never ends")
         head, scope.body = scope.body, []
+        self.inside += len(head)
         self._path = test
         self._block(loop.body)
         self._path = path
@@ -258,6 +261,7 @@ class Straight:
             ir.Assign(variable.name, chosen[key]) for key, variable in variables.items() if chosen[key] != before[key]
         ]
         self._scopes.pop()
+        self.inside += len(scope.body) + len(assigned)
         self._slots, self._pools = outer
         made = ir.While(tuple(head), test, (*scope.body, *assigned))
         if {each.name for each in slots.values()} & ir.mentioned((made,))[0]:

@@ -26,7 +26,8 @@ temporary gets the iterations as its last axis (``roles.py`` asks which ones wou
 sums over the iterations have these as lanes, as in ``rows.T @ rows`` of the rows of many small Jacobians.
 
 It is done where it is less work: reading or writing an element of each of several rows is one access a lane, while
-what is computed costs one operation for all lanes; a plain map over rows gains nothing and stays as it is.
+what is computed costs one operation for all lanes; a plain map over rows gains nothing and stays as it is. Nor does a
+body become code that is longer than the budget for compiling it: LLVM's time grows faster than its length.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from ..target import (
     THREAD_GRAIN,
     UNROLLED_CHUNK_STRIPS,
     UNROLLED_CHUNK_WORK,
+    UNROLLED_INSTRUCTIONS,
     UNROLLING_GAIN,
     Target,
 )
@@ -187,7 +189,7 @@ class _Groups:
         lanes = self.target.transformations.strip or self.target.lanes(scalar_of(code.body))
         short = isinstance(code.extent, ir.Constant) and code.extent.value < lanes
         body = ir.without_dead(code.body)
-        if short or not body:
+        if short or not body or _instructions(body, code.variable, lanes) > UNROLLED_INSTRUCTIONS:
             return None
         # loops without such combinations are unrolled in any case, later
         before = group.cost if group.across else min(group.cost, _along_lanes(body, code.variable, 1))
@@ -314,16 +316,29 @@ def _along_lanes(body: Sequence[ir.Statement], variable: ir.Variable, lanes: int
 
     Reading or writing a place for each lane takes as many accesses; what lies side by side takes one for all.
     """
-    return _work_along_lanes(body, variable, lanes, {variable.name})
-
-
-def _work_along_lanes(body: Sequence[ir.Statement], variable: ir.Variable, lanes: int, varying: set[str]) -> float:
-    """The same, where some names vary with the lane."""
     work = 0.0
+    for value, across, turns in _computed(body, variable, {variable.name}):
+        once = 1.0 if across is not None else _operations(value)
+        work += turns * (LANE_ELEMENT_COST if across and lanes > 1 else once / lanes)
+    return work
+
+
+def _instructions(body: Sequence[ir.Statement], variable: ir.Variable, lanes: int) -> int:
+    """About how many instructions straight-line code is, each access across lanes one for the place and one to move."""
+    return sum([2 * lanes if across else 1 for _, across, _ in _computed(body, variable, {variable.name})])
+
+
+def _computed(
+    body: Sequence[ir.Statement], variable: ir.Variable, varying: set[str]
+) -> Iterator[tuple[ir.Expression, bool | None, float]]:
+    """What the statements of straight-line code compute, in how many turns, where some names vary with the lane.
+
+    And, of an access, whether it is one for each lane.
+    """
     for statement in body:
         if isinstance(statement, ir.While):
-            inner = (*statement.head, *statement.body)
-            work += SURVEY_UNKNOWN_ITERATIONS * _work_along_lanes(inner, variable, lanes, varying)
+            for value, across, turns in _computed((*statement.head, *statement.body), variable, varying):
+                yield value, across, turns * SURVEY_UNKNOWN_ITERATIONS
             continue
         assert isinstance(statement, ir.Let | ir.Store | ir.Declare | ir.Assign)
         moves = not varying.isdisjoint(ir.names_in(ir.expressions_of(statement)))
@@ -332,10 +347,8 @@ def _work_along_lanes(body: Sequence[ir.Statement], variable: ir.Variable, lanes
         value = statement.initial if isinstance(statement, ir.Declare) else statement.value
         access = statement if isinstance(statement, ir.Store) else value
         if isinstance(access, ir.Store | ir.Load):
-            indices = access.indices
-            names = [ir.names_in([index]) & varying for index in indices]
-            row = not any(names[:-1]) and indices and indices[-1] == variable
-            work += 1 / lanes if row or lanes == 1 or not any(names) else LANE_ELEMENT_COST
+            names = [ir.names_in([index]) & varying for index in access.indices]
+            row = not any(names[:-1]) and access.indices and access.indices[-1] == variable
+            yield value, bool(any(names) and not row), 1
         else:
-            work += _operations(value) / lanes
-    return work
+            yield value, None, 1

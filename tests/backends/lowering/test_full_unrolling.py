@@ -351,3 +351,28 @@ def test_a_row_of_a_loop_outside_is_read_as_it_is_in_a_branch() -> None:
             wanted[b].T[np.triu_indices(d, 1)] = l[b]
             wanted[b] += np.diag(np.exp(q[b]))
         np.testing.assert_allclose(compiled(l, q), wanted, rtol=1e-15)
+
+
+def test_a_grid_whose_code_would_be_long_stays_loops() -> None:
+    """A relaxation until it settles: a small grid is held in registers, point by point, and a large one is an array."""
+
+    def relaxed(side: int) -> Any:
+        def one(b: az.Expr) -> az.Expr:
+            def step(s: Any) -> Any:
+                p = az.pad(s[0], 1)
+                u = (p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:] + b) / 4.0
+                return u, az.max(abs(u - s[0]))
+
+            return az.while_loop(lambda s: s[1] > 1e-2, step, (0.0 * b, 1.0))[0]
+
+        def many(b: Any) -> Any:
+            return az.map(one, b)
+
+        many.__annotations__["b"] = az.Array[az.f64, f"m {side} {side}"]
+        return az.program(many)
+
+    for side, straight in ((3, True), (12, False)):
+        b = RANDOM.random((3, side, side))
+        found = ir.text(plain_loops.loops_of(relaxed(side), TARGET, [b]))
+        assert ("temporary" not in found) == straight, found
+        assert len(found.splitlines()) < 400
