@@ -181,6 +181,7 @@ class _Lanes:
         self.extents = {Name(name): self.dim(extent) for name, extent in self.turns.items()}
         self.conditions: list[_Affine] = []
         self.moves: dict[str, _Affine | None] = {}
+        self.affines: dict[int, tuple[ir.Expression, _Affine | None]] = {}  # by ``id``, for these conditions and moves
         self.still: frozenset[str] = frozenset()  # what varies with no lane, inside or at borders
         self.look()
         self.still = frozenset([name for name in self.lets if (found := self.moves[name]) and found.step == 0])
@@ -218,6 +219,7 @@ class _Lanes:
     def look(self) -> None:
         """Find how what is bound at the top of the body moves, where the conditions hold that there are so far."""
         self.moves = {self.loop.variable: _Affine(1, ZERO)}
+        self.affines.clear()
         for name, let in self.lets.items():
             moving = None if name in self.hidden else self.affine(let.value)
             if moving is not None and not moving.step and self.chosen(let.value) is None:
@@ -234,7 +236,16 @@ class _Lanes:
             self.moves[name] = moving
 
     def affine(self, e: ir.Expression) -> _Affine | None:
-        """How an expression moves with the lane; None if not by a constant."""
+        """How an expression moves with the lane; None if not by a constant.
+
+        It is looked for once: a choice asks for its operands, and so do those who ask which of them it is.
+        """
+        if id(e) not in self.affines:
+            self.affines[id(e)] = e, self.affine_of_parts(e)
+        return self.affines[id(e)][1]
+
+    def affine_of_parts(self, e: ir.Expression) -> _Affine | None:
+        """The same, from how its parts move."""
         match e:
             case ir.Variable(name):
                 return None if name in self.hidden else self.moves.get(name, _Affine(0, e))
@@ -281,6 +292,7 @@ class _Lanes:
             worst = self.worst(condition)
             if worst is not None and (worst.step or self.near(worst)) and not self.holds(worst):
                 self.conditions.append(worst)
+                self.affines.clear()
         self.look()
         return len(self.conditions) > before
 

@@ -11,9 +11,11 @@ import pytest
 from sampling import some
 
 import adze as az
+from adze.backends.schedule.loops.index_set_splitting import _Lanes
 
 pytestmark = pytest.mark.unguarded
 
+Row = az.Array[az.f64, "n"]
 SIZES = (0, 1, 2, 7, 33, 130, 257)
 
 
@@ -279,3 +281,27 @@ def test_what_lies_still_inside_alone_is_no_part_of_a_condition(length: int) -> 
     u, i = _numbers(length), np.arange(length)
     places = np.clip(i + 3 * np.clip(i - 1, 0, 1) - 4, 0, max(length - 1, 0))
     np.testing.assert_array_equal(az.compile(program)(u), u[places])
+
+
+def test_the_work_for_a_chain_of_joined_arrays_grows_with_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of twice as many it is asked how few times as many expressions move: each is looked through once."""
+    count, once = [0], _Lanes.affine_of_parts
+
+    def counted(lanes: Any, e: Any) -> Any:
+        count[0] += 1
+        return once(lanes, e)
+
+    monkeypatch.setattr(_Lanes, "affine_of_parts", counted)
+
+    def asked(length: int) -> int:
+        @az.program
+        def f(x: Row) -> Any:
+            for c in range(1, length + 1):
+                x = az.concatenate([x[c:], x[:c] * 2.0]) + x
+            return x
+
+        count[0] = 0
+        assert "lanes" in az.compile(f, threads=1).loops
+        return count[0]
+
+    assert asked(6) < 4 * asked(3)
