@@ -54,7 +54,10 @@ PAGES = [
     Page(
         "Programs and types",
         "What a program is made of, and the types of its parameters.",
-        ("program", "annotations", "types", "data", "case", "functions", "expr", "vmap", "checkpoint", "custom"),
+        (
+            *("program", "annotations", "types", "declarations", "data", "case", "functions", "expr"),
+            *("vmap", "checkpoint", "custom"),
+        ),
     ),
     Page(
         "Interpreters",
