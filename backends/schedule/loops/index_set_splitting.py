@@ -50,11 +50,10 @@ from ...target import (
     SURVEY_UNKNOWN_ITERATIONS,
     Target,
 )
+from .affine_lanes import ZERO, Affine, in_range, with_values
 
 # What conditions decide, of two integers.
 _DECIDED = frozenset(["less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "minimum", "maximum"])
-
-ZERO = ir.Constant(0)
 
 
 def split(function: ir.Function, target: Target, decisions: Decisions) -> ir.Function:
@@ -128,35 +127,6 @@ def _know(scope: dict[str, Dim], name: str, value: ir.Expression) -> None:
     scope[name] = Dim.atom(Opaque(len(scope))) if dim is None else dim
 
 
-@dataclass(frozen=True)
-class _Affine:
-    """An integer that moves with the lane: ``step * lane + base``, where the base does not vary."""
-
-    step: int
-    base: ir.Expression
-
-    def plus(self, other: _Affine | int) -> _Affine:
-        other = _Affine(0, ir.Constant(other)) if isinstance(other, int) else other
-        return _Affine(self.step + other.step, _sum(self.base, other.base))
-
-    def less(self, other: _Affine) -> _Affine:
-        base = other.base
-        minus = self.plus(-int(base.value)) if isinstance(base, ir.Constant) else replace(self, base=self.base - base)
-        return replace(minus, step=self.step - other.step)
-
-
-def _sum(a: ir.Expression, b: ir.Expression) -> ir.Expression:
-    match a, b:
-        case ir.Apply(primitive, (x, ir.Constant() as c)), ir.Constant() if primitive.name == "add":
-            return _sum(x, c + b)
-    return a if b == ZERO else b if a == ZERO else a + b
-
-
-def _within(index: _Affine, extent: _Affine) -> list[_Affine]:
-    """The conditions by which an index is in range."""
-    return [index, extent.less(index).plus(-1)]
-
-
 class _Lanes:
     """A loop along lanes. A *condition* is an integer that is not negative inside."""
 
@@ -179,9 +149,9 @@ class _Lanes:
         for name, let in (self.lets | self.inner_lets).items():
             _know(self.known, name, let.value)
         self.extents = {Name(name): self.dim(extent) for name, extent in self.turns.items()}
-        self.conditions: list[_Affine] = []
-        self.moves: dict[str, _Affine | None] = {}
-        self.affines: dict[int, tuple[ir.Expression, _Affine | None]] = {}  # by ``id``, for these conditions and moves
+        self.conditions: list[Affine] = []
+        self.moves: dict[str, Affine | None] = {}
+        self.affines: dict[int, tuple[ir.Expression, Affine | None]] = {}  # by ``id``, for these conditions and moves
         self.still: frozenset[str] = frozenset()  # what varies with no lane, inside or at borders
         self.look()
         self.still = frozenset([name for name in self.lets if (found := self.moves[name]) and found.step == 0])
@@ -218,13 +188,13 @@ class _Lanes:
 
     def look(self) -> None:
         """Find how what is bound at the top of the body moves, where the conditions hold that there are so far."""
-        self.moves = {self.loop.variable: _Affine(1, ZERO)}
+        self.moves = {self.loop.variable: Affine(1, ZERO)}
         self.affines.clear()
         for name, let in self.lets.items():
             moving = None if name in self.hidden else self.affine(let.value)
             if moving is not None and not moving.step and self.chosen(let.value) is None:
                 if name in self.still or not self.conditions:
-                    moving = _Affine(0, ir.Variable(name, let.value.type))
+                    moving = Affine(0, ir.Variable(name, let.value.type))
                 elif _is_long(moving.base):
                     moving = None  # opened, since it is still where the conditions hold alone, and these come first
             self.moves[name] = moving
@@ -232,10 +202,10 @@ class _Lanes:
         for name, let in self.inner_lets.items():
             moving = None if name in self.hidden else self.affine(let.value)
             if moving is not None and (let.value.type != i64 or _is_long(moving.base)):
-                moving = None if moving.step else _Affine(0, ir.Variable(name, let.value.type))
+                moving = None if moving.step else Affine(0, ir.Variable(name, let.value.type))
             self.moves[name] = moving
 
-    def affine(self, e: ir.Expression) -> _Affine | None:
+    def affine(self, e: ir.Expression) -> Affine | None:
         """How an expression moves with the lane; None if not by a constant.
 
         It is looked for once: a choice asks for its operands, and so do those who ask which of them it is.
@@ -244,19 +214,19 @@ class _Lanes:
             self.affines[id(e)] = e, self.affine_of_parts(e)
         return self.affines[id(e)][1]
 
-    def affine_of_parts(self, e: ir.Expression) -> _Affine | None:
+    def affine_of_parts(self, e: ir.Expression) -> Affine | None:
         """The same, from how its parts move."""
         match e:
             case ir.Variable(name):
-                return None if name in self.hidden else self.moves.get(name, _Affine(0, e))
+                return None if name in self.hidden else self.moves.get(name, Affine(0, e))
             case ir.Constant():
-                return _Affine(0, e)
+                return Affine(0, e)
         chosen = self.chosen(e)
         if chosen is not None:
             return chosen
         parts = [self.affine(each) for each in ir.operands(e)]
         match e, parts:
-            case ir.Apply(primitive), [_Affine() as a, _Affine() as b] if e.type == i64 and (a.step or b.step):
+            case ir.Apply(primitive), [Affine() as a, Affine() as b] if e.type == i64 and (a.step or b.step):
                 return a.plus(b) if primitive.name == "add" else a.less(b) if primitive.name == "subtract" else None
         if isinstance(e, ir.Load) and e.buffer.name in self.written:
             return None
@@ -264,9 +234,9 @@ class _Lanes:
         if len(still) < len(parts):
             return None
         opened = iter(still)
-        return _Affine(0, ir.map_operands(e, lambda _: next(opened)))
+        return Affine(0, ir.map_operands(e, lambda _: next(opened)))
 
-    def chosen(self, e: ir.Expression) -> _Affine | None:
+    def chosen(self, e: ir.Expression) -> Affine | None:
         """Which of its operands a clamped integer is, or the first one of a remainder, where the conditions hold."""
         if not isinstance(e, ir.Apply) or e.type != i64 or (e.primitive.name == "remainder" and not self.conditions):
             return None
@@ -278,14 +248,14 @@ class _Lanes:
         *others, last = [self.affine(index) for index in indices] or [None]
         return last is not None and abs(last.step) == 1 and all(each and each.step == 0 for each in others)
 
-    def within(self, index: ir.Expression, extent: ir.Expression) -> list[_Affine]:
+    def within(self, index: ir.Expression, extent: ir.Expression) -> list[Affine]:
         """The conditions by which an index is in range; none if it moves otherwise."""
         i, n = self.affine(index), self.affine(extent)
-        return _within(i, n) if i is not None and n is not None and n.step == 0 and abs(i.step) <= 1 else []
+        return in_range(i, n) if i is not None and n is not None and n.step == 0 and abs(i.step) <= 1 else []
 
     # Conditions
 
-    def added(self, body: ir.Block, wanted: Callable[[ir.Expression | ir.Store], Sequence[_Affine]]) -> bool:
+    def added(self, body: ir.Block, wanted: Callable[[ir.Expression | ir.Store], Sequence[Affine]]) -> bool:
         """Add the conditions that parts of a body want; whether there were new ones."""
         before = len(self.conditions)
         for condition in [each for part in _parts(body) for each in wanted(part)]:
@@ -296,7 +266,7 @@ class _Lanes:
         self.look()
         return len(self.conditions) > before
 
-    def worst(self, condition: _Affine) -> _Affine | None:
+    def worst(self, condition: Affine) -> Affine | None:
         """What a condition is in the iteration of the loops inside that meets it last; None if that is not known."""
         dim, values = self.dim(condition.base), dict[str, ir.Expression]()
         for name in ir.names_in([condition.base]) & self.turns.keys():
@@ -304,19 +274,19 @@ class _Lanes:
             if not factor:
                 return None
             values[name] = ZERO if factor > 0 else self.turns[name] - 1
-        base = _with(condition.base, values) if values else condition.base
+        base = with_values(condition.base, values) if values else condition.base
         read = any(isinstance(part, ir.Load) for part in ir.inside(base))  # perhaps in no iteration
         bound = not self.inner_lets.keys().isdisjoint(ir.names_in([base]))
         return None if read or bound else replace(condition, base=base)
 
-    def of_access(self, part: ir.Expression | ir.Store) -> Sequence[_Affine]:
+    def of_access(self, part: ir.Expression | ir.Store) -> Sequence[Affine]:
         """What should hold inside, so that elements side by side are read or written without a guard."""
         if not isinstance(part, ir.Load | ir.Store) or not part.guarded or not self.row(part.indices):
             return []
         axes = [(part.indices[axis], part.buffer.extents[axis]) for axis in part.guarded]
         return [condition for index, extent in axes for condition in self.within(index, extent)]
 
-    def of_operation(self, part: ir.Expression | ir.Store) -> Sequence[_Affine]:
+    def of_operation(self, part: ir.Expression | ir.Store) -> Sequence[Affine]:
         """What should hold inside, so that a remainder is what it is of, or a comparison or a clamped integer known."""
         match part:
             case ir.Apply(primitive, (a, b)) if part.type == i64 and primitive.name == "remainder":
@@ -331,7 +301,7 @@ class _Lanes:
                 return [side for side in near if all(self.more(side, other) for other in near)][:1]
         return []
 
-    def sides(self, e: ir.Apply) -> list[tuple[_Affine, ir.Expression]]:
+    def sides(self, e: ir.Apply) -> list[tuple[Affine, ir.Expression]]:
         """The conditions that each decide a comparison, or a clamped integer, and what it then is."""
         if e.primitive.name not in _DECIDED or any(each.type != i64 for each in e.arguments):
             return []
@@ -359,7 +329,7 @@ class _Lanes:
                 return [(above, e.arguments[1]), (below, e.arguments[0])]
         return []
 
-    def near(self, condition: _Affine) -> bool:
+    def near(self, condition: Affine) -> bool:
         """Whether all but a constant number of lanes meet a condition."""
         beyond = self.beyond(condition)
         return beyond is not None and self.is_nonnegative(Dim.of(FARTHEST_BORDER) - beyond)
@@ -372,7 +342,7 @@ class _Lanes:
 
         return never_negative(dim, extent)
 
-    def beyond(self, condition: _Affine) -> Dim | None:
+    def beyond(self, condition: Affine) -> Dim | None:
         """How many lanes do not meet a condition, or iterations of the loop around that decides it, if above 0."""
         base, extent = self.dim(condition.base), self.dim(self.loop.extent)
         if base is None or extent is None:
@@ -386,7 +356,7 @@ class _Lanes:
             base, extent = base - Dim.atom(deciding[0]) * step, self.around[deciding[0]]
         return -base if step > 0 else extent - 1 - base
 
-    def more(self, one: _Affine, other: _Affine) -> bool:
+    def more(self, one: Affine, other: Affine) -> bool:
         """Whether as many lanes meet a condition as another one, or more."""
         few, many = self.beyond(one), self.beyond(other)
         return few is not None and many is not None and self.is_nonnegative(many - few)
@@ -394,7 +364,7 @@ class _Lanes:
     def dim(self, e: ir.Expression) -> Dim | None:
         return ir.dim_of(e, self.known)
 
-    def holds(self, condition: _Affine) -> bool:
+    def holds(self, condition: Affine) -> bool:
         """Whether a condition is one of those that hold inside, or follows from one of them."""
         base = self.dim(condition.base)
         if self.always(condition) or (not condition.step and base is not None and self.is_nonnegative(base)):
@@ -427,7 +397,7 @@ class _Lanes:
             found.append(lane < functools.reduce(ir.minimum, highs))
         return found
 
-    def always(self, condition: _Affine) -> bool:
+    def always(self, condition: Affine) -> bool:
         """Whether all lanes meet a condition."""
         beyond = self.beyond(condition)
         return beyond is not None and self.is_nonnegative(-beyond)
@@ -556,17 +526,6 @@ def _factor(dim: Dim, name: Name) -> int:
     """By how much an integer grows with a variable; 0 if not by a constant, or not at all."""
     terms = [(monomial, c) for monomial, c in dim.terms if name in Dim({monomial: 1}).atoms()]
     return terms[0][1] if len(terms) == 1 and terms[0][0] == (name,) else 0
-
-
-def _with(e: ir.Expression, values: Mapping[str, ir.Expression]) -> ir.Expression:
-    """An integer for these values of variables in it, folded."""
-    match e:
-        case ir.Variable(name):
-            return values.get(name, e)
-        case ir.Apply(primitive, (a, b)) if primitive.name in ("add", "subtract"):
-            a, b = _with(a, values), _with(b, values)
-            return _sum(a, b) if primitive.name == "add" else a - b
-    return ir.map_operands(e, lambda part: _with(part, values))
 
 
 def _inside(body: ir.Block, outside: Container[str]) -> tuple[dict[str, ir.Let], dict[str, ir.Expression]]:
