@@ -83,7 +83,8 @@ MESSAGES: dict[str, tuple[Callable[..., Any], Any, str]] = {
     "at of an array": (
         lambda v: v.at[np.array([0, 0])].add(1.0),
         X,
-        r"\.add\(v\) az\.update.*or x \+ az\.histogram\(np\.add, 0, x\.shape\[0\], i, v\) where i is an array that may",
+        r"\.add\(v\) az\.update.*where i is an array that may name a place twice, x \+ az\.histogram\(np\.add, 0, "
+        r"x\.shape\[0\], i, v\).* np\.minimum\(x, az\.histogram\(np\.minimum, np\.inf, x\.shape\[0\], i, v\)\)",
     ),
     "types": (
         lambda v: total.at(X),
