@@ -4,7 +4,7 @@ A term is written as text, with everything that a derivative or a compiler may l
 things are written as the number of their first occurrence, so that a program is recognised after it has moved: the
 places where operations were written (:class:`Origin`), and opaque sizes. Whoever keeps something by the digest of a
 term, and mentions places in it, says their numbers in :attr:`Digest.origins`; the same holds for captured arrays, and
-for the classes of structures, which may be others of the same name.
+for the classes of structures and the declarations of data types, which may be others of the same name.
 
     sum(x * x) of x: f64[n]   ->   ((f64[n]) (reduce (n) (s n;l f64 0) ...
 
@@ -30,7 +30,18 @@ from .operations import term_of_expansion, term_of_rule
 from .primitive import PRIMITIVES, Primitive
 from .terms import Block, Constant, Failure, Foreign, Literal, Operation, Origin, Size, Variable
 from .trees import Shape
-from .types import Accumulator, ArrayType, FunctionType, Itself, Scalar, TupleType, Type
+from .types import (
+    Accumulator,
+    ArrayType,
+    Declaration,
+    FunctionType,
+    Itself,
+    Named,
+    Scalar,
+    TupleType,
+    Type,
+    TypeVariable,
+)
 
 _TABLES = (primitives, special, gamma)  # which have entered the rows of the language into the table
 _OWN = dict(PRIMITIVES)
@@ -50,6 +61,7 @@ class Digest:
     constants: tuple[Constant, ...]
     containers: tuple[type, ...]  # of structures
     functions: tuple[CFunction, ...]
+    declarations: tuple[Declaration, ...]
 
 
 def digest(*parts: Any) -> Digest:
@@ -60,7 +72,12 @@ def digest(*parts: Any) -> Digest:
     writer.sequence(parts)
     value = hashlib.blake2b("".join(writer.text).encode("utf-8", "surrogatepass"), digest_size=20).digest()
     return Digest(
-        value, tuple(writer.origins), tuple(writer.constants), tuple(writer.containers), tuple(writer.functions)
+        value,
+        tuple(writer.origins),
+        tuple(writer.constants),
+        tuple(writer.containers),
+        tuple(writer.functions),
+        tuple(writer.declarations),
     )
 
 
@@ -71,6 +88,7 @@ class _Writer:
         self.constants: dict[Constant, int] = {}
         self.containers: dict[type, int] = {}
         self.functions: dict[CFunction, int] = {}
+        self.declarations: dict[Declaration, int] = {}
         self._rules: dict[tuple[Foreign, tuple[Type, ...]], int] = {}
         self._opaque: dict[Opaque, int] = {}
 
@@ -187,6 +205,20 @@ class _Writer:
     def function(self, part: FunctionType) -> None:
         self.sequence((type(part).__name__, part.parameters, part.results))
 
+    def parameter(self, part: TypeVariable) -> None:
+        self.sequence(("parameter", part.name))
+
+    def named(self, part: Named) -> None:
+        self.sequence(("named", part.declaration, part.arguments))
+
+    def declaration(self, part: Declaration) -> None:
+        """What it declares stands where it is met first, and may mention the declaration itself."""
+        known, number = len(self.declarations), _numbered(self.declarations, part)
+        self.text.append(f"&{number} ")
+        if number == known:
+            variants = [(name, *fields.items()) for name, fields in part.variants.items()]
+            self.sequence((part.name, part.parameters, variants))
+
     def shape(self, part: Shape) -> None:
         container = part.container
         if container is None:
@@ -220,6 +252,9 @@ _WRITERS: dict[type, Callable[[_Writer, Any], None]] = {
     TupleType: _Writer.product,
     FunctionType: _Writer.function,
     Itself: _Writer.function,
+    TypeVariable: _Writer.parameter,
+    Named: _Writer.named,
+    Declaration: _Writer.declaration,
     Shape: _Writer.shape,
 }
 

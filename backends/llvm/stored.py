@@ -7,8 +7,9 @@ LLVM. Its *source* is its term, or the source of another program and the verb th
 
 To this come the options, the machine (the CPU's features, the caches that the scheduler looks at), the versions of the
 libraries, and a digest of Adze's own sources: a changed compiler never runs what the earlier one has made. Kept are the
-object code and what calls have to know of it. Places in the user's files, captured arrays and classes of structures are
-kept by their numbers in the source (``core/digest.py``), so an error tells of the line where the program is now.
+object code and what calls have to know of it. Places in the user's files, captured arrays, classes of structures and
+declarations of data types are kept by their numbers in the source (``core/digest.py``), so an error tells of the line
+where the program is now.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from ...core.digest import Digest, NoDigest, digest
 from ...core.program import Instance
 from ...core.stages import CACHE, subject
 from ...core.terms import NOWHERE, Constant, Origin
+from ...core.types import Declaration
 from ...core.verb import Verb
 from ...interpreters.simplify.switches import without
 from .. import disk_cache
@@ -174,19 +176,26 @@ def _own_sources() -> bytes:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes the parts of the source by number; PicklingError for places from elsewhere."""
+    """Writes the parts of the source by number; PicklingError for places and declarations from elsewhere.
+
+    What a derivative has at a place may have a name of its own, which is kept beside the number of the place.
+    """
 
     def __init__(self, file: Any, source: Digest) -> None:
         super().__init__(file, protocol=5)
         self._numbers: dict[Any, int] = {part: number for number, part in enumerate(_parts(source))}
+        self._places = {(origin.file, origin.line): number for number, origin in enumerate(source.origins)}
 
-    def persistent_id(self, part: Any) -> int | None:
-        if not isinstance(part, Origin | Constant | CFunction | type):
+    def persistent_id(self, part: Any) -> int | tuple[int, str, bool] | None:
+        if not isinstance(part, Origin | Constant | CFunction | Declaration | type):
             return None
         number = self._numbers.get(part)
-        if number is None and isinstance(part, Origin) and part != NOWHERE:
+        if number is not None or part == NOWHERE or not isinstance(part, Origin | Declaration):
+            return number
+        place = self._places.get((part.file, part.line)) if isinstance(part, Origin) else None
+        if not isinstance(part, Origin) or place is None:
             raise pickle.PicklingError(f"{part} is not in the program itself")
-        return number
+        return place, part.name, part.combines
 
 
 class _Unpickler(pickle.Unpickler):
@@ -195,8 +204,13 @@ class _Unpickler(pickle.Unpickler):
         self._known = _parts(source)
 
     def persistent_load(self, number: Any) -> Any:
+        if isinstance(number, tuple):
+            place, name, combines = number
+            origin = self._known[place]
+            assert isinstance(origin, Origin)
+            return replace(origin, name=name, combines=combines)
         return self._known[number]
 
 
-def _parts(source: Digest) -> Sequence[Origin | Constant | CFunction | type]:
-    return (*source.origins, *source.constants, *source.containers, *source.functions)
+def _parts(source: Digest) -> Sequence[Origin | Constant | CFunction | Declaration | type]:
+    return (*source.origins, *source.constants, *source.containers, *source.functions, *source.declarations)

@@ -175,6 +175,41 @@ def test_a_result_may_have_a_class_of_its_own(folder: Path, counts: Counts) -> N
     assert counts.compiled == 1
 
 
+DATA = """
+@az.data
+class List:
+    class Nil: ...
+    class Cons:
+        head: az.f64
+        times: az.i64
+        tail: "List"
+
+@az.program
+def f(xs: List) -> az.f64:
+    @az.fix
+    def total(self, xs: List) -> az.f64:
+        return az.case(xs, Nil=lambda: 0.0, Cons=lambda head, times, tail: head**3 * times + self(tail))
+    return total(xs)
+"""
+
+
+def test_programs_over_data_are_found(folder: Path, counts: Counts) -> None:
+    """Their results are of the types that are declared where they are found; the fields are part of the key."""
+    compiled = []
+    others = DATA.replace("times", "twice").replace("head**3", "2 * head**3")
+    for text, factor in ((DATA, 1), (DATA, 1), (others, 2), (others, 2)):
+        f = program(text)
+        declared = f.parameters[0].type.declaration.owner
+        xs = declared.Cons(2.0, 5, declared.Cons(3.0, 7, declared.Nil()))
+        assert az.compile(f)(xs) == factor * (8 * 5 + 27 * 7)
+        value, gradient = az.compile(az.value_and_grad(f))(xs)
+        assert value == factor * 229 and isinstance(az.compile(az.jvp(f))(xs, xs)[1], float)
+        assert gradient.head == factor * 60 and gradient.tail.head == factor * 189
+        assert isinstance(gradient, declared)
+        compiled.append(counts.compiled)
+    assert compiled[0] == compiled[1] < compiled[2] == compiled[3]
+
+
 # What is not
 
 
