@@ -18,6 +18,7 @@ which each lane has a row in memory: rows are read or written, and transposed in
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product, repeat
 from math import prod
@@ -125,13 +126,13 @@ class Access:
             # A row elsewhere, since what is masked off is slow to read where there is no memory.
             indices = [self._select(guard, index, first) if index.uniform else index for index in indices]
             guard, may_be_off = self.widening.vector(guard), False
-        address = self._address(scalar, place, indices)
         if guard is not None and not guard.lanes:
             # The first element is there even where the guard does not hold: an empty buffer has room for one.
-            if address.single:
-                return self._single(guard, scalar, place, address.pointers)
+            if all([index.uniform for index in indices]):
+                return self._single(guard, scalar, place, self._address(scalar, place, indices).pointers)
             there = self.load(buffer, place, [self._select(guard, index, first) for index in indices])
             return self._select(guard, there, one(scalar, constant(0, scalar)))
+        address = self._address(scalar, place, indices)
         lanes = 0 if address.single else self.widening.lanes
         type, tag = memory_type(scalar, lanes), self.regions.tag(place.region)
         square = self._square(address, guard)
@@ -187,12 +188,8 @@ class Access:
         type = register_type(scalar)
         slot = self.body.slot(type)
         self.body.line(f"store {type} {constant(0, scalar)}, ptr {slot}")
-        within, after = self.body.name("within"), self.body.name("after")
-        self.body.line(f"br i1 {inside}, label %{within}, label %{after}")
-        self.body.label(within)
-        self.body.line(f"store {type} {self._from_memory(scalar, self.body.value(load), 0)}, ptr {slot}")
-        self.body.branch(after)
-        self.body.label(after)
+        with self._where_holds(inside):
+            self.body.line(f"store {type} {self._from_memory(scalar, self.body.value(load), 0)}, ptr {slot}")
         return self.body.value(f"load {type}, ptr {slot}")
 
     def store(
@@ -241,10 +238,16 @@ class Access:
         if inside is None:
             self.body.line(store)
             return
+        with self._where_holds(inside):
+            self.body.line(store)
+
+    @contextmanager
+    def _where_holds(self, test: str) -> Iterator[None]:
+        """A branch around what is emitted inside."""
         within, after = self.body.name("within"), self.body.name("after")
-        self.body.line(f"br i1 {inside}, label %{within}, label %{after}")
+        self.body.line(f"br i1 {test}, label %{within}, label %{after}")
         self.body.label(within)
-        self.body.line(store)
+        yield
         self.body.branch(after)
         self.body.label(after)
 

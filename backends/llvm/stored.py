@@ -190,12 +190,11 @@ class _Pickler(pickle.Pickler):
         if not isinstance(part, Origin | Constant | CFunction | Declaration | type):
             return None
         number = self._numbers.get(part)
-        if number is not None or part == NOWHERE or not isinstance(part, Origin | Declaration):
-            return number
-        place = self._places.get((part.file, part.line)) if isinstance(part, Origin) else None
-        if not isinstance(part, Origin) or place is None:
+        if number is None and isinstance(part, Origin) and (part.file, part.line) in self._places:
+            return self._places[part.file, part.line], part.name, part.combines
+        if number is None and isinstance(part, Origin | Declaration) and part != NOWHERE:
             raise pickle.PicklingError(f"{part} is not in the program itself")
-        return place, part.name, part.combines
+        return number
 
 
 class _Unpickler(pickle.Unpickler):
