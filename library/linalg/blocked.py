@@ -16,7 +16,7 @@ the rest (look-ahead; Dongarra, Luszczek and Petitet, "The LINPACK benchmark: pa
 
 What has little to be done side by side LAPACK factorises as a whole, by fewer calls: in a QR what is one block, and in
 an elimination what has few operations beside its panels. LAPACK's own exchanges rows while it copies them for products,
-and so is up to a tenth faster on one thread.
+and so is faster on one thread.
 
 Panels and blocks depend on the extents alone, and so do all bits. (QR: Schreiber and Van Loan 1989; a panel is
 factorised by the recursion of Elmroth and Gustavson 2000.)
