@@ -199,7 +199,10 @@ class _Mapped:
         for leaf, axis in zip(leaves, _spread(what, axes, shape), strict=True):
             x = leaf if axis is None else as_expr(leaf)
             if axis is not None and x.ndim == 0:
-                raise ValueError(at_line(f"{self.name}: argument {parameter.name!r} is a scalar, which has no axes"))
+                problem = (
+                    f"argument {parameter.name!r} is a scalar, which has no axes; None in in_axes has calls share it"
+                )
+                raise ValueError(at_line(f"{self.name}: {problem}"))
             found.append((x, None if axis is None else axis_of(x, axis)))
         return _Parts(shape, found)
 

@@ -22,7 +22,7 @@ from .arrays import full, full_like, generate, iota, map, ones, ones_like, size,
 from .control import cond, fori_loop, scan_loop, where, while_loop
 from .fork import par
 from .linear import diag, diagonal, dot, einsum, eye, inner, matmul, one_hot, outer, tril, triu
-from .order import median, quantile, unique
+from .order import median, quantile, repeat, unique
 from .reductions import (
     all,
     any,
@@ -54,7 +54,6 @@ from .shapes import (
     moveaxis,
     pad,
     ravel,
-    repeat,
     reshape,
     reverse,
     roll,

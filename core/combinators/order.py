@@ -1,9 +1,10 @@
-"""What an array is like in order: the elements in the middle or at some share, and which ones there are.
+"""What an array is like in order: the elements in the middle or at some share, and which ones there are, how often.
 
-All of it sorts, and then reads where it has to: ::
+All of it sorts, and then reads where it has to; ``repeat`` goes back, from counts to places: ::
 
     sorted       1 1 3 4 4 4 9         median 4
     firsts       0   2 3     6         unique 1 3 4 9       counts: from each first to the next, 2 1 3 1
+    ends             2 3     6 7       repeat: at place j is the first element that ends behind j
 """
 
 from __future__ import annotations
@@ -14,18 +15,22 @@ from typing import Any
 import numpy as np
 
 from ..builder import current
-from ..expr import Expr, as_expr, broadcast_element, floating, promoted
+from ..dims import Dim
+from ..expr import Expr, as_expr, broadcast_element, floating, promoted, same_size
 from ..graph import Value
+from ..host_arrays import as_array
 from ..primitive import PRIMITIVES
-from ..source import at_line
-from ..types import i64
+from ..source import at_line, user_line
+from ..terms import Failure
+from ..types import dims, i64
 from .arrays import generate, iota, map
 from .control import where
-from .operands import axes_of, nonempty, permuted, with_axes
+from .operands import axes_of, axis_of, extent_of, nonempty, permuted, scaled, with_axes
+from .reductions import any, sum
 from .scans import cumsum
 from .scattering import filter, scatter
-from .shapes import ravel, reshape
-from .sorting import argsort, sort
+from .shapes import ravel, reshape, resized
+from .sorting import argsort, searchsorted, sort
 
 # At a place in the order
 
@@ -136,3 +141,45 @@ def unique(x: Any, return_index: bool = False, return_inverse: bool = False, ret
         counts: Any = generate(count, until_next)
         results.append(counts)
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def repeat(x: Any, repeats: Any, axis: Any = None) -> Expr:
+    """Each element several times along an axis, by default of x flattened.
+
+    ``repeats`` says how often: an integer for all elements, or a vector with an integer for each. Of a vector that is
+    an argument or computed, the run decides how long the result is. Raises TypeError for anything else, ValueError
+    where lengths differ or a number is negative, before the run if that is known.
+
+    >>> import adze as az
+    >>> az.evaluate(lambda x: az.repeat(x, [2, 0, 1]))([3.0, 4.0, 5.0])
+    array([3., 3., 5.])
+    """
+    given = ravel(x) if axis is None else as_expr(x)
+    along, counts, builder = axis_of(given, 0 if axis is None else axis), as_expr(repeats), current()
+    if counts.ndim == 0 or dims(counts.type) == (Dim.of(1),):
+        times = extent_of(counts if counts.ndim == 0 else counts[0])
+        extent = scaled(builder.size(given.value, along), times)
+        return resized(given, along, extent, lambda i, size: builder.primitive("floor_divide", i, times))
+    if counts.ndim != 1 or counts.dtype.kind != "int":
+        raise TypeError(at_line(f"repeat: repeats are an integer or a vector of integers, not {counts.type}"))
+    same_size(given.value, along, counts.value, 0, "repeat")
+    if isinstance(repeats, Expr):
+        places, total = _places(counts.astype(i64))
+    else:
+        known = as_array(repeats)
+        if np.any(known < 0):
+            raise ValueError(at_line(f"repeat: an element cannot be there {np.min(known)} times"))
+        places = as_expr(np.repeat(np.arange(len(known)), known))
+        total = builder.size(places.value, 0)
+    return resized(given, along, total, lambda j, size: builder.index(places.value, [j]))
+
+
+def _places(counts: Expr) -> tuple[Expr, Value]:
+    """Where in an array each element of its repetition is from, and how many these are."""
+    builder = current()
+    builder.origin = user_line()
+    failure = Failure("size", "repeat: an element cannot be there a negative number of times", user_line())
+    builder.require((~any(counts < 0)).value, failure, [])
+    counts = PRIMITIVES["maximum"](counts, 0)
+    ends, total = cumsum(counts), sum(counts)
+    return searchsorted(ends, iota(total), side="right"), total.value

@@ -329,14 +329,6 @@ def stack(arrays: Sequence[Any], axis: Any = 0) -> Expr:
     return Expr(builder.array([*sizes[:along], ends[-1], *sizes[along:]], at), builder)
 
 
-def repeat(x: Any, repeats: Any, axis: Any = None) -> Expr:
-    """Each element ``repeats`` times (a size) along an axis, by default of x flattened."""
-    x = ravel(x) if axis is None else as_expr(x)
-    along = axis_of(x, 0 if axis is None else axis)
-    times = extent_of(repeats)
-    return _resized(x, along, _scaled(x, along, times), lambda i, size: current().primitive("floor_divide", i, times))
-
-
 def tile(x: Any, reps: Any) -> Expr:
     """x repeated as a whole, as often as ``reps`` says for each of the last axes."""
     given = as_expr(x)
@@ -344,15 +336,12 @@ def tile(x: Any, reps: Any) -> Expr:
     tiled = with_axes(given, range(len(times) - given.ndim))
     for k, n in enumerate(times, tiled.ndim - len(times)):
         if n.literal != 1:
-            tiled = _resized(tiled, k, _scaled(tiled, k, n), lambda i, size: current().primitive("remainder", i, size))
+            extent = scaled(current().size(tiled.value, k), n)
+            tiled = resized(tiled, k, extent, lambda i, size: current().primitive("remainder", i, size))
     return tiled
 
 
-def _scaled(x: Expr, axis: Any, times: Value) -> Value:
-    return scaled(current().size(x.value, axis), times)
-
-
-def _resized(x: Expr, axis: Any, extent: Value, source: Callable[[Value, Value], Value]) -> Expr:
+def resized(x: Expr, axis: Any, extent: Value, source: Callable[[Value, Value], Value]) -> Expr:
     """x with another size along an axis, where index i of the result is that of ``source(i, size)`` in x."""
     builder = current()
     builder.origin = user_line()
@@ -412,7 +401,7 @@ def _rolled(x: Expr, shift: Any, axis: Any) -> Expr:
     def source(i: Value, size: Value) -> Value:
         return builder.primitive("remainder", builder.primitive("subtract", i, places), size)
 
-    return _resized(x, along, builder.size(x.value, along), source)
+    return resized(x, along, builder.size(x.value, along), source)
 
 
 def rotate(x: Any, shift: Any, axis: Any = 0) -> Expr:

@@ -72,6 +72,12 @@ COMMON: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
     ("repeat", lambda m, a: m.repeat(a, 3), (A,)),
     ("repeat axis", lambda m, a: a.repeat(2, 1), (A,)),
     ("repeat never", lambda m, a: m.repeat(a, 0, 0), (A,)),
+    ("repeat each", lambda m, a: m.repeat(a, [2, 0, 1], 0), (A,)),
+    ("repeat all by one of one", lambda m, a: a.repeat([2], axis=-1), (A,)),
+    ("repeat each, computed", lambda m, a, k: m.repeat(a, k, axis=1), (A, np.array([0, 3, 0, 1]))),
+    ("repeat each of bytes", lambda m, a, k: a.repeat(k), (A, np.arange(12, dtype=np.uint8))),
+    ("repeat each never", lambda m, a, k: m.repeat(a, k), (X, np.zeros_like(X, np.int64))),
+    ("repeat nothing", lambda m, a, k: m.repeat(a, k, 0), (E, np.zeros(0, np.int64))),
     ("tile", lambda m, a: m.tile(a, (2, 1, 3)), (A,)),
     ("tile a vector", lambda m, a: m.tile(a, 2), (X,)),
     ("take", lambda m, a, i: m.take(a, i), (A, np.array([11, 0, 5]))),
@@ -263,3 +269,31 @@ def test_stencils_with_values_outside() -> None:
         lambda x: {"k": np.array([1, 2, 3, 4, -1]), "x": np.r_[0.5, x[:-1]]},
         X,
     )
+
+
+@pytest.mark.parametrize(
+    ("repeats", "error", "said"),
+    [
+        ([1, -1, 2], ValueError, "repeat: an element cannot be there -1 times"),
+        ([1, 2], ValueError, "repeat: the sizes .* differ"),
+        ([1.0, 2.0, 0.0], TypeError, r"a vector of integers, not f64\[3\]"),
+        ([[1, 2, 0]], TypeError, r"a vector of integers, not i64\[1, 3\]"),
+    ],
+)
+def test_repeats_that_are_wrong_are_refused(repeats: Any, error: type[Exception], said: str) -> None:
+    """Before the run where they are known, with the user's line; an argument of the same kind by the run."""
+    with pytest.raises(error, match=said + r".*test_combinators_shapes\.py:\d+"):
+        az.evaluate(lambda x: az.repeat(x, repeats, 0))(A)
+    given = az.program(lambda x, k: az.repeat(x, k, 0))
+    for run in (az.evaluate(given), az.compile(given)):
+        with pytest.raises(error, match=r"repeat: .*test_combinators_shapes\.py:\d+"):
+            run(A, np.array(repeats))
+
+
+def test_unique_and_repeat_sort() -> None:
+    """What occurs, as often as it occurs, is what there was in order; and a derivative adds up what was repeated."""
+    x = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5])
+    for run in (az.evaluate, az.compile):
+        np.testing.assert_array_equal(run(lambda x: az.repeat(*az.unique(x, return_counts=True)))(x), np.sort(x))
+    slopes = az.compile(az.grad(lambda x, k: az.sum(az.repeat(x, k) ** 2)))(X, np.arange(5))
+    np.testing.assert_allclose(slopes, 2 * X * np.arange(5), rtol=1e-14)

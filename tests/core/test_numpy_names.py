@@ -258,7 +258,12 @@ CALLS: dict[Any, list[Call]] = {
         lambda x: np.quantile(x, 0.6, axis=(0, -1)),
     ],
     np.ravel: [lambda x: np.ravel(x)],
-    np.repeat: [lambda x: np.repeat(x, 2), lambda x: np.repeat(x, 3, axis=-1), lambda x: np.repeat(x, 0, 0)],
+    np.repeat: [
+        lambda x: np.repeat(x, 2),
+        lambda x: np.repeat(x, 3, axis=-1),
+        lambda x: np.repeat(x, 0, 0),
+        lambda x: np.repeat(x, np.arange(len(x)), 0),
+    ],
     np.reshape: [lambda x: np.reshape(x, -1), lambda x: np.reshape(x, (*x.shape, 1)), lambda x: np.reshape(x, (1, -1))],
     np.roll: [lambda x: np.roll(x, 1), lambda x: np.roll(x, -2, -1), lambda x: np.roll(x, 7, axis=0)],
     np.round: [lambda x: np.round(x), lambda x: np.round(x, decimals=1)],
