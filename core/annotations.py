@@ -323,6 +323,17 @@ class Parameter:
         return argument
 
 
+def told_apart(static: Any) -> Any:
+    """A static value, told from those that are equal to it and mean something else: 0.0 and -0.0, 1 and True."""
+    if isinstance(static, float):
+        return type(static), static.hex()
+    if isinstance(static, tuple):
+        return type(static), tuple(map(told_apart, static))
+    if isinstance(static, frozenset):
+        return type(static), frozenset(map(told_apart, static))
+    return type(static), static
+
+
 def fresh(name: str, taken: Sequence[str]) -> str:
     """The name, or the first of name2, name3, ... that is not taken."""
     numbered = (f"{name}{k}" for k in range(2, len(taken) + 3))

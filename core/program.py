@@ -19,10 +19,9 @@ from typing import Any, Generic
 from typing_extensions import ParamSpec, TypeVar
 
 from . import trees
-from .annotations import Declared, Parameter, read_annotation, read_parameters
+from .annotations import Declared, Parameter, read_annotation, read_parameters, told_apart
 from .arguments import Signature, types_of
 from .builder import build, building, current
-from .dims import Dim, Name
 from .expr import Expr, as_expr
 from .functions import as_typed, description
 from .graph import Value
@@ -31,11 +30,11 @@ from .language import Fold
 from .placement import to_block
 from .presented import SignatureOf, signature
 from .showing import Shown
-from .size_names import SizeNames
+from .size_names import SizeNames, with_own_sizes
 from .source import at_line, ending_at_user, line_of, repeated, shorten
 from .stages import building_term
 from .terms import Block
-from .types import Type, array_of, dims, element, holds_floating, is_data
+from .types import Type, holds_floating, is_data
 from .unification import Equality, Unifier, defining, equalities, named, probable
 
 B = TypeVar("B")
@@ -398,7 +397,7 @@ class Program(Shown, Generic[P, R]):
         kinds = trees.kinds(leaves)
         if kinds is None:
             return self._found(arguments, statics)
-        key = (shape, kinds, *map(_told, statics.values()))
+        key = (shape, kinds, *map(told_apart, statics.values()))
         if key not in self._chosen_by:
             self._chosen_by[key] = self._found(arguments, statics)
         return self._chosen_by[key]
@@ -431,7 +430,7 @@ class Program(Shown, Generic[P, R]):
         found = [
             self._own(name, *trees.flatten(leaf))
             if leaf is None or not holds_floating(type)
-            else Declared(trees.LEAF, (_named_sizes(type, name),))
+            else Declared(trees.LEAF, (with_own_sizes(type, name),))
             for leaf, type, name in zip(leaves, like.types, names, strict=True)
         ]
         shape = trees.grafted(like.shape, [part.shape for part in found])
@@ -492,7 +491,7 @@ class Program(Shown, Generic[P, R]):
 
     def _instance(self, types: Sequence[Type], shapes: Sequence[trees.Shape], statics: Mapping[str, Any]) -> Instance:
         inputs = trees.Shape(tuple, (), tuple(shapes))
-        key = (tuple(types), inputs, tuple([(name, _told(value)) for name, value in statics.items()]))
+        key = (tuple(types), inputs, tuple([(name, told_apart(value)) for name, value in statics.items()]))
         if key not in self._instances:
             named = zip(self.dynamic, shapes, strict=True)
             names = [name for parameter, shape in named for name in trees.leaf_names(parameter.name, shape)]
@@ -524,28 +523,6 @@ class Program(Shown, Generic[P, R]):
             else:
                 values.append(as_typed(leaf, type, f"the result of {self.name}{path}"))
         return values, self.declared.shape
-
-
-def _named_sizes(type: Type, name: str) -> Type:
-    """The type of an array, with fresh names for the sizes that the arguments of a call do not determine.
-
-    Those of arrays inside of other values are determined.
-    """
-    if not is_data(type):
-        return type
-    sizes = [dim if dim.is_static() else Dim.atom(Name(f"{name}_{axis}")) for axis, dim in enumerate(dims(type))]
-    return array_of(element(type), tuple(sizes))
-
-
-def _told(static: Any) -> Any:
-    """A static value, told from those that are equal to it and mean something else: 0.0 and -0.0, 1 and True."""
-    if isinstance(static, float):
-        return type(static), static.hex()
-    if isinstance(static, tuple):
-        return type(static), tuple(map(_told, static))
-    if isinstance(static, frozenset):
-        return type(static), frozenset(map(_told, static))
-    return type(static), static
 
 
 def _instance_of(program: Program, types: Sequence[Type], shapes: Sequence[trees.Shape], statics: Any) -> Instance:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from .dims import Dim, DimAtom, Name
-from .types import Type, map_dims
+from .types import Type, array_of, dims, element, is_data, map_dims
 
 
 @dataclass(frozen=True)
@@ -71,3 +71,14 @@ class SizeNames:
             return self.solved.get(name, Dim.atom(Name(name)))
 
         return map_dims(type, lambda dim: dim.substitute(meaning))
+
+
+def with_own_sizes(type: Type, name: str) -> Type:
+    """The type of an array, with fresh names for the sizes that the arguments of a call do not determine.
+
+    Those of arrays inside of other values are determined.
+    """
+    if not is_data(type):
+        return type
+    sizes = [dim if dim.is_static() else Dim.atom(Name(f"{name}_{axis}")) for axis, dim in enumerate(dims(type))]
+    return array_of(element(type), tuple(sizes))
