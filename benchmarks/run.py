@@ -60,7 +60,7 @@ from adze.backends.llvm import control
 from adze.backends.transformations import Transformations
 from adze.interpreters.simplify.switches import RULES
 
-PACKAGES = ("adze", "numpy", "scipy", "llvmlite", "jax", "torch", "numba")
+PACKAGES = ("adze-lang", "numpy", "scipy", "llvmlite", "jax", "torch", "numba")
 SWITCHES = [field.name for field in dataclasses.fields(Transformations) if field.default is True]
 PATIENCE = 120.0  # seconds for a first call in a process of its own
 PATIENCE_WITH_SIZE = 400.0  # seconds for all contenders of a line, for each of its sizes
