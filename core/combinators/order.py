@@ -150,8 +150,8 @@ def repeat(x: Any, repeats: Any, axis: Any = None) -> Expr:
     an argument or computed, the run decides how long the result is. Raises TypeError for anything else, ValueError
     where lengths differ or a number is negative, before the run if that is known.
 
-    >>> import adze as az
-    >>> az.evaluate(lambda x: az.repeat(x, [2, 0, 1]))([3.0, 4.0, 5.0])
+    >>> import adze as az, numpy as np
+    >>> az.evaluate(lambda x: az.repeat(x, [2, 0, 1]))(np.array([3.0, 4.0, 5.0]))
     array([3., 3., 5.])
     """
     given = ravel(x) if axis is None else as_expr(x)

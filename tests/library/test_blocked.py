@@ -94,7 +94,7 @@ def factors(a: Array, threads: int) -> list[Array]:
     least, (rows, columns) = min(a.shape), a.shape
     turned = [np.empty((least, rows), a.dtype), np.empty((columns, least), a.dtype)]
     surroundings.threads = threads
-    blocked.qr(np.ascontiguousarray(a.T), *turned)
+    on_one_thread(blocked.qr)(np.ascontiguousarray(a.T), *turned)
     surroundings.threads = 1
     return [each.T for each in turned]
 
