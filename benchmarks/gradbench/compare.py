@@ -29,6 +29,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -133,14 +134,12 @@ def converse(evaluation: str, options: str, tool: Tool, checkout: Path, first: i
 
     told = Told(evaluation)
     with start([sys.executable, str(script), *options.split(), *timing]) as asking, start(tool.command) as answering:
-        assert asking.stdin and asking.stdout and answering.stdin and answering.stdout
+        assert asking.stdin and asking.stdout
         for line in asking.stdout:
             message = json.loads(line)
             if told.is_beyond(message, first):
                 break
-            answering.stdin.write(line)
-            answering.stdin.flush()
-            answer = answering.stdout.readline()
+            answer = answer_of(answering, line)
             told.note(message, json.loads(answer) if answer else None)
             if not answer:
                 return told.found
@@ -149,6 +148,19 @@ def converse(evaluation: str, options: str, tool: Tool, checkout: Path, first: i
     if asking.returncode:
         raise SystemExit(f"{script} ended with {asking.returncode}: see above")
     return told.found
+
+
+def answer_of(tool: subprocess.Popen[str], line: str) -> str:
+    """What a tool answers to a line; nothing if it has ended, perhaps before it has read the line."""
+    assert tool.stdin and tool.stdout
+    try:
+        tool.stdin.write(line)
+        tool.stdin.flush()
+    except BrokenPipeError:
+        with suppress(BrokenPipeError):
+            tool.stdin.close()  # which tries once more to write what nobody reads
+        return ""
+    return tool.stdout.readline()
 
 
 class Told:

@@ -320,6 +320,16 @@ def test_a_tool_that_ends_is_told(compare: ModuleType, tmp_path: Path) -> None:
     }
 
 
+def test_a_tool_that_has_ended_answers_nothing(compare: ModuleType) -> None:
+    """It may end before it reads a line, or after."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", "print(1)"], stdin=pipe, stdout=pipe, text=True) as tool:
+        tool.wait()
+        assert compare.answer_of(tool, "a line\n") == ""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=pipe, stdout=pipe, text=True) as tool:
+        assert compare.answer_of(tool, "a line\n") == ""
+
+
 MANY_INPUTS = """
 import json
 
