@@ -18,10 +18,9 @@ from ..builder import current
 from ..dims import Dim
 from ..expr import Expr, as_expr, broadcast_element, floating, promoted, same_size
 from ..graph import Value
-from ..host_arrays import as_array
 from ..primitive import PRIMITIVES
 from ..source import at_line, user_line
-from ..terms import Failure
+from ..terms import Constant, Failure
 from ..types import dims, i64
 from .arrays import generate, iota, map
 from .control import where
@@ -163,14 +162,15 @@ def repeat(x: Any, repeats: Any, axis: Any = None) -> Expr:
     if counts.ndim != 1 or counts.dtype.kind != "int":
         raise TypeError(at_line(f"repeat: repeats are an integer or a vector of integers, not {counts.type}"))
     same_size(given.value, along, counts.value, 0, "repeat")
-    if isinstance(repeats, Expr):
-        places, total = _places(counts.astype(i64))
-    else:
-        known = as_array(repeats)
-        if np.any(known < 0):
-            raise ValueError(at_line(f"repeat: an element cannot be there {np.min(known)} times"))
-        places = as_expr(np.repeat(np.arange(len(known)), known))
+    known = counts.value.atom
+    if isinstance(known, Constant):
+        times_each = known.array.astype(np.int64)
+        if np.any(times_each < 0):
+            raise ValueError(at_line(f"repeat: an element cannot be there {np.min(times_each)} times"))
+        places = as_expr(np.repeat(np.arange(len(times_each)), times_each))
         total = builder.size(places.value, 0)
+    else:
+        places, total = _places(counts.astype(i64))
     return resized(given, along, total, lambda j, size: builder.index(places.value, [j]))
 
 
@@ -180,6 +180,6 @@ def _places(counts: Expr) -> tuple[Expr, Value]:
     builder.origin = user_line()
     failure = Failure("size", "repeat: an element cannot be there a negative number of times", user_line())
     builder.require((~any(counts < 0)).value, failure, [])
-    counts = PRIMITIVES["maximum"](counts, 0)
+    counts = PRIMITIVES["maximum"](counts, 0)  # no place is outside of the array, even where a device fails later
     ends, total = cumsum(counts), sum(counts)
     return searchsorted(ends, iota(total), side="right"), total.value

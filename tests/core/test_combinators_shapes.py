@@ -290,6 +290,15 @@ def test_repeats_that_are_wrong_are_refused(repeats: Any, error: type[Exception]
             run(A, np.array(repeats))
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64])
+def test_counts_are_integers_of_any_type(dtype: Any) -> None:
+    """As constants and as arguments."""
+    counts, expected = np.array([2, 0, 1], dtype), A[[0, 0, 2]]
+    for run in (az.evaluate, az.compile):
+        np.testing.assert_array_equal(run(lambda x: az.repeat(x, counts, 0))(A), expected)
+        np.testing.assert_array_equal(run(lambda x, k: az.repeat(x, k, 0))(A, counts), expected)
+
+
 def test_unique_and_repeat_sort() -> None:
     """What occurs, as often as it occurs, is what there was in order; and a derivative adds up what was repeated."""
     x = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5])
