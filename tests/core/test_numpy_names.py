@@ -262,7 +262,7 @@ CALLS: dict[Any, list[Call]] = {
         lambda x: np.repeat(x, 2),
         lambda x: np.repeat(x, 3, axis=-1),
         lambda x: np.repeat(x, 0, 0),
-        lambda x: np.repeat(x, np.arange(len(x)), 0),
+        lambda x: np.repeat(x, np.sum(x > 0, axis=tuple(range(1, x.ndim)), dtype=np.int64), 0),
     ],
     np.reshape: [lambda x: np.reshape(x, -1), lambda x: np.reshape(x, (*x.shape, 1)), lambda x: np.reshape(x, (1, -1))],
     np.roll: [lambda x: np.roll(x, 1), lambda x: np.roll(x, -2, -1), lambda x: np.roll(x, 7, axis=0)],
