@@ -4,7 +4,8 @@ A nest that is a product (``factors.py``) is run on blocks: so many rows and col
 buffer of the thread, over so many steps of the inner loop, as the caches hold. For each the two operands are
 *packed*: computed, once an element and with lanes, into buffers in the order in which the kernel reads them. The
 kernel holds a tile of sums in registers, here 8 rows by two registers of lanes; a step of it is two loads, and eight
-elements that are each spread over the lanes for two multiply-adds. ::
+elements that are each spread over the lanes for two multiply-adds. After the last block of steps a tile is finished:
+what the body does around its sum is done. ::
 
     c[i, j] = sum(k: a[i, k] * b[k, j])   =>   parallel task                 blocks of rows and columns, in each batch
                                                  for block of k
@@ -16,12 +17,15 @@ elements that are each spread over the lanes for two multiply-adds. ::
                                                          for k
                                                            sum = fma(left[r, k], right[k, l], sum)
                                                          sums[r, l] = sum
-                                                 for i, lanes j
-                                                   c[i, j] = sums[i, j]
+                                                     in the last block of k: for i of the tile, lanes j of the tile
+                                                       c[i, j] = sums[i, j]
 
-What the body does around its sum is done at the end, for a block, so an epilogue costs no further pass. Operands that
-are computed (``x[i, j] - mu[k, j]``) cost no more than ones that are read, and transposed ones next to nothing: rows
-are packed in whichever order is contiguous, and columns that would be read across lanes are copied before, once.
+So an epilogue costs no further pass. Operands that are computed (``x[i, j] - mu[k, j]``) cost no more than ones that
+are read, and transposed ones next to nothing: rows are packed in whichever order is contiguous, and columns that would
+be read across lanes are copied before, once. Rows of arrays that are contiguous along the inner loop are read where
+they are: the kernel takes their elements one by one, and eight rows are as many streams that the processor fetches
+ahead of it. So 10^4 rows for 16 columns take half as long as with a copy of them.
+
 That is why the kernel is our own, and not that of a library: a library reads arrays, so what is computed would have
 to be stored first, and the epilogue would be another pass; and its sums would depend on the library.
 
@@ -76,7 +80,7 @@ from ..target import (
 from . import nests
 from .coalescing import coalesced
 from .context import ZERO, zero
-from .factors import Operand, Product, product_of, products_apart
+from .factors import Operand, Product, in_rows, product_of, products_apart
 from .nests import Built, Layouts, Plan, Roles, grain_of, pack
 from .panels import Panels, Part, minus, offset, plus
 from .survey import Survey, survey
@@ -212,8 +216,10 @@ class _Contraction:
         self.shared = (nest.parallel or self.repeated(self.column)) and not self.column.free & batch
         self.shared &= not self.overlapping(self.column)
         self.shared_rows = ((nest.parallel and bool(batch)) or self.repeated(self.row)) and not self.row.free & batch
-        self.alone = (self.threaded or strip) and not self.shared  # a panel of columns is packed when it is needed
         self.in_rows, self.in_columns = self.bounds(self.row), self.bounds(self.column)
+        self.in_place = not self.in_columns and in_rows(self.row, found, self.inner)
+        self.shared_rows &= not self.in_place
+        self.alone = (self.threaded or strip) and not self.shared  # a panel of columns is packed when it is needed
         rows: tuple[int | ir.Expression, ...] = (self.rows // self.down, self.steps)
         if self.shared_rows:
             rows = (ir.ceil_divide(self.row.along.extent, self.down), self.extent)
@@ -224,7 +230,6 @@ class _Contraction:
         self.left = self.panels("left", self.row, rows, self.down, bool(self.in_columns))
         self.right = self.panels("right", columns, whole if self.shared else blocks, self.across, bool(self.in_rows))
         self.sums = self.buffer("sums", (self.rows, self.columns + PRODUCT_PADDING))
-        self.tile = self.buffer("tile", (self.down, self.across))
 
     def repeated(self, operand: Operand) -> bool:
         """Whether an operand is the same for all blocks of rows, so that it is packed once, before."""
@@ -276,7 +281,7 @@ class _Contraction:
         """What is done, to be read by people."""
         batch = "".join([f"{loop.variable.name}, " for loop in self.batch])
         names = f"{self.row.along.variable.name}, {self.column.along.variable.name}"
-        how = f"tiles of {self.down} x {self.across}, packed"
+        how = f"tiles of {self.down} x {self.across}, {'columns ' if self.in_place else ''}packed"
         if self.bound_by_zeros:
             how += ", bounded by a triangle"
         over = ", ".join([loop.variable for loop in self.inner])
@@ -326,47 +331,39 @@ class _Contraction:
 
     def statements(self) -> ir.Block:
         """All of it."""
-        before = self.turned()
-        once = self.left.buffers if self.shared_rows else []
-        once += self.right.buffers if self.shared else []
-        before += [ir.Allocate(buffer) for buffer in once]
-        before += self.packed_once()
-        if self.stored_across:  # columns are few, and so are the sums of a block
-            return (*before, *self.products(False))
-        return (*before, *ir.branch(self.extent <= self.steps, self.products(True), self.products(False)))
+        return (*self.turned(), *self.packed_once(), *self.products())
 
-    def products(self, once: bool) -> ir.Block:
-        """All of it but what is done before; ``once``: all steps are one block."""
+    def products(self) -> ir.Block:
+        """All of it but what is done before."""
         if self.nest.strip is not None:
-            batch = ir.nested(self.batch, tuple(self.whole(once)))
-            return self.with_own_names(batch)
-        tasks = self.with_own_names(self.by_tasks(once))
+            return self.with_own_names(ir.nested(self.batch, tuple(self.whole())))
+        tasks = self.with_own_names(self.by_tasks())
         if len(self.batch) != 1 or not self.threaded or not self.nest.target.transformations.fuse_loops:
             return tasks
         [loop] = self.batch
-        return ir.branch(loop.extent >= PRODUCT_TASKS, self.with_own_names([self.by_batch(loop, once)]), tasks)
+        return ir.branch(loop.extent >= PRODUCT_TASKS, self.with_own_names([self.by_batch(loop)]), tasks)
 
     def with_own_names(self, statements: Sequence[ir.Statement]) -> ir.Block:
         """One of several ways, whose buffers have names of their own."""
         return ir.with_own_buffers(tuple(statements), lambda name: self.nest.fresh(name.rstrip("0123456789")))
 
-    def by_batch(self, loop: ir.Axis, once: bool) -> ir.For:
+    def by_batch(self, loop: ir.Axis) -> ir.For:
         """A parallel loop over the batch: a thread computes a whole product of it at a time."""
         grain = self.grain(self.row.along.extent, self.column.along.extent)
-        return ir.For(loop.variable.name, loop.extent, "parallel", tuple(self.whole(once)), grain=grain)
+        return ir.For(loop.variable.name, loop.extent, "parallel", tuple(self.whole()), grain=grain)
 
-    def whole(self, once: bool) -> list[ir.Statement]:
+    def whole(self) -> list[ir.Statement]:
         """A whole product, block by block."""
         row, column = self.variable("block"), self.variable("block")
         rows, inner = self.part("row", row, self.row.along.extent, ir.Constant(self.rows))
         columns, body = self.part("column", column, self.column.along.extent, ir.Constant(self.columns))
-        body += self.computed(rows, columns, once)
+        body.append(self.all_steps(rows, columns))
         across = ir.ceil_divide(self.column.along.extent, self.columns)
         inner.append(ir.For(column.name, across, "sequential", tuple(body)))
         down = ir.ceil_divide(self.row.along.extent, self.rows)
-        return [*self.own(once), ir.For(row.name, down, "sequential", tuple(inner))]
+        return [*self.own(), ir.For(row.name, down, "sequential", tuple(inner))]
 
-    def by_tasks(self, once: bool) -> list[ir.Statement]:
+    def by_tasks(self) -> list[ir.Statement]:
         """A loop over the batch and blocks of rows and of columns, which is parallel if it may be.
 
         What a task packs is cut first, its columns where these are not shared: to cut the other packs it again.
@@ -385,7 +382,7 @@ class _Contraction:
             before.append(ir.Let(pieces.name, ir.ceil_divide(extent, length)))
             wanted = ir.maximum(wanted // pieces, 1)
         task, row, column = self.variable("task"), self.variable("block"), self.variable("block")
-        body = [*self.places(task, (row, down), (column, across)), *self.task((row, each), (column, wide), once)]
+        body = [*self.places(task, (row, down), (column, across)), *self.task((row, each), (column, wide))]
         count = ir.product([*[loop.extent for loop in self.batch], down, across])
         if not self.threaded:
             return [*before, ir.For(task.name, count, "sequential", tuple(body))]
@@ -420,27 +417,18 @@ class _Contraction:
         return ir.unravelled(task, [*self.batch, *[ir.Axis(*block) for block in blocks]])
 
     def task(
-        self, row: tuple[ir.Variable, ir.Expression], column: tuple[ir.Variable, ir.Expression], once: bool
+        self, row: tuple[ir.Variable, ir.Expression], column: tuple[ir.Variable, ir.Expression]
     ) -> list[ir.Statement]:
         """What a thread does at a time: a block of rows and one of columns, by their numbers and lengths."""
         rows, made = self.part("row", row[0], self.row.along.extent, row[1])
         columns, more = self.part("column", column[0], self.column.along.extent, column[1])
-        return [*made, *more, *self.own(once), *self.computed(rows, columns, once)]
+        return [*made, *more, *self.own(), self.all_steps(rows, columns)]
 
-    def own(self, once: bool) -> list[ir.Statement]:
+    def own(self) -> list[ir.Statement]:
         """The buffers of a thread."""
-        own = [] if self.shared_rows else self.left.buffers
+        own = [] if self.shared_rows or self.in_place else self.left.buffers
         own += [] if self.shared else self.right.buffers
-        return [ir.Allocate(buffer) for buffer in (*own, self.tile if once else self.sums)]
-
-    def computed(self, rows: Part, columns: Part, once: bool) -> list[ir.Statement]:
-        """A block of rows and one of columns."""
-        if not once:
-            return [
-                self.all_steps(rows, columns),
-                self.finished(self.sums, rows, columns, STRIP_REGISTERS * self.lanes),
-            ]
-        return self.block_of_steps(rows, columns, Part(ZERO, self.extent), None)
+        return [ir.Allocate(buffer) for buffer in (*own, self.sums)]
 
     def part(
         self, stem: str, block: ir.Expression, extent: ir.Expression, most: ir.Expression
@@ -454,41 +442,35 @@ class _Contraction:
         """The inner loops, block by block."""
         number = self.variable("block")
         steps, body = self.part("step", number, self.extent, ir.Constant(self.steps))
-        body += self.block_of_steps(rows, columns, steps, number)
-        return ir.For(number.name, ir.ceil_divide(self.extent, self.steps), "sequential", tuple(body))
-
-    def block_of_steps(self, rows: Part, columns: Part, steps: Part, number: ir.Variable | None) -> list[ir.Statement]:
-        """A block of steps, of a number if there are others."""
-        made = [] if self.shared_rows else [self.left.pack(rows, steps)]
+        if not self.shared_rows and not self.in_place:
+            body.append(self.left.pack(rows, steps))
         if not self.shared and not self.alone:
-            made.append(self.right.pack(columns, steps))
-        return [*made, self.kernels(rows, columns, steps, number)]
+            body.append(self.right.pack(columns, steps))
+        body.append(self.kernels(rows, columns, steps, number))
+        return ir.For(number.name, ir.ceil_divide(self.extent, self.steps), "sequential", tuple(body))
 
     def packed_once(self) -> list[ir.Statement]:
         """The operands that do not vary with the batch, whole, for all tasks."""
-        steps = Part(ZERO, self.extent)
-        once = [self.left] if self.shared_rows else []
-        once += [self.right] if self.shared else []
-        made = [each.pack(Part(ZERO, each.operand.along.extent), steps) for each in once]
-        if not self.threaded:
-            return [*made]
-        grain = grain_of(self.found.work, [ir.Constant(self.across), steps.length])
-        return [replace(loop, kind="parallel", grain=grain) for loop in made]
+        once = [each for each, is_shared in ((self.left, self.shared_rows), (self.right, self.shared)) if is_shared]
+        allocated = [ir.Allocate(buffer) for each in once for buffer in each.buffers]
+        packed = [each.pack(Part(ZERO, each.operand.along.extent), Part(ZERO, self.extent)) for each in once]
+        if self.threaded:
+            grain = grain_of(self.found.work, [ir.Constant(self.across), self.extent])
+            packed = [replace(loop, kind="parallel", grain=grain) for loop in packed]
+        return [*allocated, *packed]
 
     # The kernel
 
-    def kernels(self, rows: Part, columns: Part, steps: Part, number: ir.Variable | None) -> ir.Statement:
+    def kernels(self, rows: Part, columns: Part, steps: Part, number: ir.Variable) -> ir.Statement:
         """The steps of a block, tile by tile; sums begin with 0, and go on with what the block before has stored.
 
-        Where there is no other block, which then has no number, a tile is finished at once.
+        After the last block a tile is finished at once. Its sums are put where those of the first tile were, which
+        nobody needs any more: with one block all tiles have their sums in the same few cache lines.
         """
         down, across = self.variable("down"), self.variable("across")
         r, lane, step = self.variable("r"), self.variable("lane"), self.variable("k")
         total = ir.Variable(self.nest.fresh("sum"), self.sum.type)
-        place: tuple[ir.Expression, ir.Expression] = offset(down, self.down, r), offset(across, self.across, lane)
-        sums = self.sums
         packed: ir.Block = ()
-        finished: ir.Block = ()
         panel: ir.Expression = across
         if self.alone:
             panel = ZERO
@@ -498,26 +480,26 @@ class _Contraction:
         upper = rows.start // self.down + down if self.shared_rows else down
         bounds, first, count = self.bounded(rows, columns, steps, (down, upper), (across, panel))
         k: ir.Expression = step if first == ZERO else first + step
-        at = plus(steps.start, k) if self.shared_rows else k
-        a = ir.Load(self.left.buffer, self.left.place(upper, at, r))
+        at = plus(steps.start, k) if self.shared_rows or self.in_place else k
+        in_row, in_step, a = self.element_of_row(rows, upper, r, at)
         b = ir.Load(self.right.buffer, (panel, plus(steps.start, k) if self.shared else k, lane))
         if self.sum.fused or (self.sum.tests and self.nest.target.multiply_add):
             more: ir.Expression = ir.MultiplyAdd(a, b, total, total.type)
         else:
             more = total + a * b
         nothing = ir.Constant(zero(total.type), total.type)
-        initial: ir.Expression = nothing
-        if number is None:
-            sums, place, finished = self.tile, (r, lane), self.finished_tile(rows, columns, down, across)
-        else:
-            initial = ir.select(ir.equal(number, 0), nothing, ir.Load(sums, place))
+        start, last = ir.equal(number, 0), ir.equal(plus(steps.start, steps.length), self.extent)
+        before, read = self.in_tile(start, down, across, r, lane)
+        after, written = self.in_tile(last, down, across, r, lane)
         body: ir.Block = (
-            ir.Declare(total.name, initial),
-            ir.For(step.name, count, "sequential", (ir.Assign(total.name, more),)),
-            ir.Store(sums, place, total),
+            ir.Declare(total.name, ir.select(start, nothing, ir.Load(self.sums, read))),
+            *in_row,
+            ir.For(step.name, count, "sequential", (*in_step, ir.Assign(total.name, more))),
+            ir.Store(self.sums, written, total),
         )
         body = (ir.For(r.name, ir.Constant(self.down), "jam", body, self.down),)
-        body = (*bounds, ir.For(lane.name, ir.Constant(self.across), "lanes", body, self.across), *finished)
+        finished = ir.If(last, self.finished(rows, columns, down, across), ())
+        body = (*bounds, *before, *after, ir.For(lane.name, ir.Constant(self.across), "lanes", body, self.across), finished)
         body = (*packed, ir.For(down.name, ir.ceil_divide(rows.length, self.down), "sequential", body))
         return ir.For(across.name, ir.ceil_divide(columns.length, self.across), "sequential", body)
 
@@ -563,37 +545,53 @@ class _Contraction:
         lets.append(ir.Let(self.nest.fresh("count"), count))
         return lets, first, ir.Variable(lets[-1].name)
 
-    def finished_tile(self, rows: Part, columns: Part, down: ir.Variable, across: ir.Variable) -> ir.Block:
-        """What the nest does with the sums of a tile."""
-        made: list[ir.Statement] = []
+    def element_of_row(
+        self, rows: Part, panel: ir.Expression, r: ir.Expression, step: ir.Expression
+    ) -> tuple[Sequence[ir.Let], Sequence[ir.Let], ir.Expression]:
+        """An element of a row of a panel, with what is computed for the row, and for the step.
 
-        def part(whole: Part, number: ir.Variable, most: int) -> Part:
-            start, length = self.variable("start"), self.variable("length")
-            first = number * most
-            left = ir.minimum(whole.length - first, most)
-            made.extend([ir.Let(start.name, plus(whole.start, first)), ir.Let(length.name, left)])
-            return Part(start, length)
+        What is not packed sticks out by reading the last row again.
+        """
+        if not self.in_place:
+            return [], [], ir.Load(self.left.buffer, self.left.place(panel, step, r))
+        row, (steady, moving) = self.row.along, self.row.apart({loop.variable for loop in self.inner})
+        place = ir.minimum(plus(rows.start, offset(panel, self.down, r)), row.extent - 1)
+        in_step = [ir.Let(self.inner[-1].variable, step), *moving]
+        return [ir.Let(row.variable.name, place), *steady], in_step, self.row.value
 
-        parts = part(rows, down, self.down), part(columns, across, self.across)
-        return (*made, self.finished(self.tile, *parts, self.across))
+    def in_tile(
+        self, first: ir.Expression, down: ir.Expression, across: ir.Expression, r: ir.Expression, lane: ir.Expression
+    ) -> tuple[list[ir.Let], tuple[ir.Expression, ir.Expression]]:
+        """Where a sum of a tile is, or of the first tile, if a test says so, with what it is computed from."""
+        row, column = self.variable("row"), self.variable("column")
+        lets = [ir.Let(row.name, ir.select(first, 0, down)), ir.Let(column.name, ir.select(first, 0, across))]
+        return lets, (offset(row, self.down, r), offset(column, self.across, lane))
 
-    def finished(self, sums: ir.Buffer, rows: Part, columns: Part, strip: int) -> ir.Statement:
-        """What the nest does with some sums."""
+    def finished(self, rows: Part, columns: Part, down: ir.Variable, across: ir.Variable) -> ir.Block:
+        """What the nest does with the sums of a tile, which are where those of the first were."""
+        (i, start), (j, more) = self.panel(rows, down, self.down), self.panel(columns, across, self.across)
         r, lane = self.variable("r"), self.variable("lane")
         made: list[ir.Statement] = [
-            ir.Let(self.row.along.variable.name, plus(rows.start, r)),
-            ir.Let(self.column.along.variable.name, plus(columns.start, lane)),
+            ir.Let(self.row.along.variable.name, plus(i.start, r)),
+            ir.Let(self.column.along.variable.name, plus(j.start, lane)),
         ]
         for statement in self.nest.body:
             if statement is self.sum.start:
-                made.append(ir.Declare(self.sum.start.name, ir.Load(sums, (r, lane))))
+                made.append(ir.Declare(self.sum.start.name, ir.Load(self.sums, (r, lane))))
             elif not isinstance(statement, ir.For):
                 made.append(statement)
         if self.stored_across:  # in squares, which are transposed in registers
-            square = ir.For(lane.name, columns.length, "jam", tuple(made), self.lanes)
-            return ir.For(r.name, rows.length, "lanes", (square,), self.lanes)
-        body: ir.Block = (ir.For(lane.name, columns.length, "lanes", tuple(made), strip),)
-        return ir.For(r.name, rows.length, "sequential", body)
+            square = ir.For(lane.name, j.length, "jam", tuple(made), self.lanes)
+            return (*start, *more, ir.For(r.name, i.length, "lanes", (square,), self.lanes))
+        body: ir.Block = (ir.For(lane.name, j.length, "lanes", tuple(made), self.across),)
+        return (*start, *more, ir.For(r.name, i.length, "sequential", body))
+
+    def panel(self, whole: Part, number: ir.Variable, width: int) -> tuple[Part, list[ir.Let]]:
+        """A panel of a part of a loop."""
+        start, length = self.variable("start"), self.variable("length")
+        first = number * width
+        lets = [ir.Let(start.name, plus(whole.start, first))]
+        return Part(start, length), [*lets, ir.Let(length.name, ir.minimum(whole.length - first, width))]
 
     def variable(self, stem: str) -> ir.Variable:
         return ir.Variable(self.nest.fresh(stem))

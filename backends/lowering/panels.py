@@ -141,13 +141,7 @@ class Panels:
         operand, side = self.operand, self.lanes
         first, length = self.variable("first"), self.variable("width")
         step, lane, square, begin = (self.variable(stem) for stem in ("step", "lane", "square", "begin"))
-        rows, varying = list[ir.Statement](), {loop.variable for loop in self.inner}
-        for let in operand.lets:
-            if varying.isdisjoint(ir.names_in([let.value])):
-                rows.append(let)
-            else:
-                varying.add(let.name)
-        lets = [let for let in operand.lets if let not in rows]
+        rows, lets = operand.apart({loop.variable for loop in self.inner})
 
         def packed(start: ir.Expression, count: ir.Expression, turn: ir.Expression) -> ir.Block:
             def element(at: ir.Expression) -> ir.Block:

@@ -168,7 +168,17 @@ def test_products_are_run_in_tiles() -> None:
         arguments = (*matrices(3, 3, 3), np.ones(3))[:types]
         compiled = az.compile(program)
         compiled(*arguments)
-        assert "left" in str(compiled.loops) and "tiles of" in str(compiled.schedule)
+        assert "right" in str(compiled.loops) and "tiles of" in str(compiled.schedule)
+
+
+def test_rows_are_packed_where_they_are_computed_or_not_contiguous() -> None:
+    def packs_rows(program: Any, *more: Any) -> bool:
+        compiled = az.compile(program)
+        compiled(*matrices(3, 3, 3), *more)
+        return "temporary left" in str(compiled.loops)
+
+    assert not packs_rows(right_transposed)  # whichever of the two are rows
+    assert packs_rows(left_transposed) and packs_rows(layer, np.ones(3))
 
 
 @pytest.mark.parametrize(("n", "m", "k"), [(4, 8, 16), (5, 9, 17), pytest.param(13, 19, 41, marks=pytest.mark.slow)])
