@@ -487,19 +487,20 @@ class _Contraction:
             more: ir.Expression = ir.MultiplyAdd(a, b, total, total.type)
         else:
             more = total + a * b
-        nothing = ir.Constant(zero(total.type), total.type)
-        start, last = ir.equal(number, 0), ir.equal(plus(steps.start, steps.length), self.extent)
-        before, read = self.in_tile(start, down, across, r, lane)
-        after, written = self.in_tile(last, down, across, r, lane)
+        last = ir.equal(plus(steps.start, steps.length), self.extent)
+        row, column = self.variable("row"), self.variable("column")
+        written = ir.Let(row.name, ir.select(last, 0, down)), ir.Let(column.name, ir.select(last, 0, across))
+        before = ir.Load(self.sums, self.in_tile(down, across, r, lane))
         body: ir.Block = (
-            ir.Declare(total.name, ir.select(start, nothing, ir.Load(self.sums, read))),
+            ir.Declare(total.name, ir.Constant(zero(total.type), total.type)),
+            ir.If(number > 0, (ir.Assign(total.name, before),), ()),
             *in_row,
             ir.For(step.name, count, "sequential", (*in_step, ir.Assign(total.name, more))),
-            ir.Store(self.sums, written, total),
+            ir.Store(self.sums, self.in_tile(row, column, r, lane), total),
         )
         body = (ir.For(r.name, ir.Constant(self.down), "jam", body, self.down),)
         finished = ir.If(last, self.finished(rows, columns, down, across), ())
-        body = (*bounds, *before, *after, ir.For(lane.name, ir.Constant(self.across), "lanes", body, self.across), finished)
+        body = (*bounds, *written, ir.For(lane.name, ir.Constant(self.across), "lanes", body, self.across), finished)
         body = (*packed, ir.For(down.name, ir.ceil_divide(rows.length, self.down), "sequential", body))
         return ir.For(across.name, ir.ceil_divide(columns.length, self.across), "sequential", body)
 
@@ -560,12 +561,10 @@ class _Contraction:
         return [ir.Let(row.variable.name, place), *steady], in_step, self.row.value
 
     def in_tile(
-        self, first: ir.Expression, down: ir.Expression, across: ir.Expression, r: ir.Expression, lane: ir.Expression
-    ) -> tuple[list[ir.Let], tuple[ir.Expression, ir.Expression]]:
-        """Where a sum of a tile is, or of the first tile, if a test says so, with what it is computed from."""
-        row, column = self.variable("row"), self.variable("column")
-        lets = [ir.Let(row.name, ir.select(first, 0, down)), ir.Let(column.name, ir.select(first, 0, across))]
-        return lets, (offset(row, self.down, r), offset(column, self.across, lane))
+        self, down: ir.Expression, across: ir.Expression, r: ir.Expression, lane: ir.Expression
+    ) -> tuple[ir.Expression, ir.Expression]:
+        """Where a sum of a tile is."""
+        return offset(down, self.down, r), offset(across, self.across, lane)
 
     def finished(self, rows: Part, columns: Part, down: ir.Variable, across: ir.Variable) -> ir.Block:
         """What the nest does with the sums of a tile, which are where those of the first were."""
