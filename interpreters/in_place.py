@@ -33,9 +33,10 @@ be elsewhere (a branch that gives a captured array, for example, copies it unles
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import accumulate, count
 
 from ..core.terms import Atom, Block, Literal, Operation, Variable
 from ..core.types import ArrayType, Type
@@ -315,6 +316,27 @@ def written_first(body: Block, states: int) -> dict[int, int]:
         if k >= states and isinstance(atom, Variable) and isinstance(atom.type, ArrayType) and atom.index >= bound
     }
     return {k: parameter for k, parameter in given.items() if parameter >= 0}
+
+
+def own_updates(body: Block, first: int) -> dict[int, tuple[Operation, int]]:
+    """The results of a body that are updates of its parameters, no element of which is written twice.
+
+    Result ``k`` is one of parameter ``first + k``: by ``k``, the operation, and which of its destinations that is.
+    """
+    starts = list(accumulate([len(binding.types) for binding in body.bindings], initial=len(body.binders)))
+    found: dict[int, tuple[Operation, int]] = {}
+    for k, atom in enumerate(body.results[: len(body.binders) - first]):
+        level = starts[-1] - 1 - atom.index if isinstance(atom, Variable) else -1
+        if level < starts[0]:
+            continue
+        number = bisect_right(starts, level) - 1
+        op, which = body.bindings[number], level - starts[number]
+        if op.op != "scatter" or not op.static[0]:
+            continue
+        old = op.args[op.static[1] + which]
+        if isinstance(old, Variable) and starts[number] - 1 - old.index == first + k:
+            found[k] = op, which
+    return found
 
 
 def _writes_once(op: Operation) -> bool:

@@ -8,6 +8,9 @@ around the box is copied there: for each axis what is before the range and behin
         =>    b[:1, :] = a[:1, :]    b[n-1:, :] = a[n-1:, :]    b[1:n-1, :1] = a[1:n-1, :1]    b[1:n-1, m-1:] = ...
 
 The whole array is copied where it is small, or the box is empty or not all inside of it, which the run tells.
+
+A loop that updates its state takes turns with two slots. If each turn writes the same box of it, the border is the one
+that the state had at the beginning, and is copied in the first turn alone.
 """
 
 from __future__ import annotations
@@ -58,8 +61,19 @@ class Borders(Arrays):
             (dim - self.known[loop.variable.name]).atoms()
         )
 
-    def copy_around(self, old: ArrayRef, target: ArrayRef, box: Sequence[_Range] | None) -> None:
-        """Copy what is outside of a box, or all, from one array into another of the same extents."""
+    def copy_around(
+        self, old: ArrayRef, target: ArrayRef, box: Sequence[_Range] | None, turns: ir.Expression | None = None
+    ) -> None:
+        """Copy what is outside of a box, or all, from one array into another of the same extents.
+
+        Of a state that is updated from slot to slot, the border is in all of them after so many ``turns``.
+        """
+        ranges = [number for each in box or () for number in (each.start, each.length)]
+        if turns is not None and box is not None and old.buffer == target.buffer and all(map(self.of_sizes, ranges)):
+            with self.captured() as copies:
+                self.copy_around(old, target, box)
+            self.emit(ir.If(turns, tuple(copies), ()))
+            return
         extents = [old.extent(axis) for axis in range(len(old.order) - len(old.prefix))]
         inside: ir.Expression = ir.product(extents) >= BORDER_ELEMENTS
         if box is None or self.target.group or inside == ir.Constant(False):

@@ -100,6 +100,7 @@ class Context(ABC):
     nonzero: dict[str, Region] = field(default_factory=dict)  # by buffer, of its axes: where it is not 0
     run_sizes: dict[Dim, ir.Expression] = field(default_factory=dict)  # those that the run decides, as far as in scope
     present: dict[str, ir.Expression] = field(default_factory=dict)  # the values of variables that may change later
+    whole_turns: dict[tuple[int, int], ir.Expression] = field(default_factory=dict)  # in which a state's update copies
     decisions: Decisions = field(default_factory=Decisions)
     origin: terms.Origin = terms.NOWHERE  # of the operation that is lowered
     expanding: bool = False  # whether it is part of the meaning of another one

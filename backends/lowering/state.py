@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from ...core import terms
 from ...core.types import Type, element, rank
-from ...interpreters.in_place import written_first
+from ...interpreters.in_place import own_updates, written_first
 from .. import ir
 from .arrays import Arrays
 from .context import ZERO, ArrayRef, Destinations, Environment, Operand
@@ -62,6 +62,7 @@ class State(Arrays):
         body = op.blocks[0]
         variable = self.loop_variable(body.names[0], op.static[0])
         with self.over(variable, extent):
+            self.note_turns(states, body, 1, variable)
             inside = states.enter()
             given, places = [variable, *inside.values], [*inside.places, *[output.at(variable) for output in outputs]]
             for k, parameter in written_first(body, count).items():
@@ -86,10 +87,21 @@ class State(Arrays):
             assert not isinstance(test, ArrayRef)
             test = self.let("test", test)
         with self.captured() as body:
+            self.note_turns(states, op.blocks[1], 0, trips)
             states.leave(inside, self.block(op.blocks[1], env, inside.values, inside.places))
             self.assign(trips, trips + 1)
         self.emit(ir.While(tuple(head), test, tuple(body)))
         return [*states.results(), self.frozen(trips)]
+
+    def note_turns(self, states: _States, body: terms.Block, first: int, turn: ir.Expression) -> None:
+        """Note in which turns of a loop all of a slot is written by an update of a state that makes the next one.
+
+        What the update leaves is the same in each turn. After as many turns as states change places, all slots have it.
+        """
+        for k, update in own_updates(body, first).items():
+            pool = states.pool_of(k)
+            if pool is not None and len(pool.fresh) == 1:
+                self.whole_turns[id(update[0]), update[1]] = turn < len(pool.members)
 
 
 class _States:
@@ -135,6 +147,10 @@ class _States:
             else:
                 pool.free.append(variable)
         return pool
+
+    def pool_of(self, state: int) -> _Pool | None:
+        """Where a state changes places, if it does."""
+        return next((pool for pool in self.pools if state in pool.members), None)
 
     def enter(self) -> _Inside:
         """The states in an iteration."""

@@ -56,9 +56,9 @@ class Updates(Borders):
         in_order = ir.nested(loops, body)
         place = [index for index in results[: -len(targets)] if not isinstance(index, ArrayRef)]
         box = self.box(loops, tuple(statements), place) if unique else None
-        for old, target in zip(olds, targets, strict=True):
+        for k, (old, target) in enumerate(zip(olds, targets, strict=True)):
             if isinstance(old, ArrayRef) and old != target:
-                self.copy_around(old, target, box)
+                self.copy_around(old, target, box, self.whole_turns.get((id(op), k)))
         if loops and unique:
             alone = self.one_is_faster(body, place, targets)
             self.emit(ir.Nest(tuple(loops), body, self.inside == 0, alone=alone))

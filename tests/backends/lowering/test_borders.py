@@ -55,6 +55,77 @@ def test_a_grid(shape: tuple[int, int]) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+# Borders of states: copied in the first turns
+
+
+@az.program
+def waves(u: Grid, before: Grid, steps: az.i64) -> Any:
+    """Two states that change places, whose borders differ."""
+
+    def step(_: Any, state: Any) -> Any:
+        u, before = state
+        return az.update(u, INNER, 1.5 * average(u) - before[INNER]), u
+
+    return az.fori_loop(0, steps, step, (u, before))
+
+
+@az.program
+def until_small(u: Grid, bound: az.f64) -> Grid:
+    return az.while_loop(lambda u: az.max(abs(u)) > bound, lambda u: az.update(u, INNER, 0.5 * average(u)) * 0.5, u)
+
+
+@az.program
+def relaxed_until(u: Grid, steps: az.i64) -> Any:
+    return az.while_loop(lambda s: s[0] < steps, lambda s: (s[0] + 1, az.update(s[1], INNER, average(s[1]))), (0, u))
+
+
+@az.program
+def heated(u: Grid, steps: az.i64) -> Grid:
+    """What is written around the box changes the state, too."""
+    return az.fori_loop(0, steps, lambda t, u: az.update(az.update(u, INNER, average(u)), 0, u[0] + t), u)
+
+
+@az.program
+def growing(u: Grid, steps: az.i64) -> Grid:
+    """The box is another one in each turn."""
+
+    def step(t: Any, u: Any) -> Any:
+        here = (slice(1, t + 2), slice(1, -1))
+        return az.update(u, here, average(u)[: t + 1])
+
+    return az.fori_loop(0, steps, step, u)
+
+
+@az.program
+def at_last(u: Grid, steps: az.i64) -> Grid:
+    """The update is not of the state alone."""
+    return az.fori_loop(0, steps, lambda t, u: az.update(az.where(t > 2, u * 2.0, u), INNER, average(u)), u)
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (9, 500), (70, 66), (40, 1000)])
+def test_borders_of_states(shape: tuple[int, int]) -> None:
+    grid, other = numbers(*shape), numbers(*shape, seed=1)
+    grid[-1, -1] = np.nan
+    for steps in range(6):
+        check(waves, grid, other, steps)
+        check(relaxed_until, grid, steps)
+        for program in (heated, growing, at_last):
+            check(program, grid, min(steps, shape[0] - 2))
+    check(until_small, other, 1e-3)
+
+
+@pytest.mark.parametrize(("program", "turns"), [(relaxed, 1), (relaxed_until, 1), (waves, 2)])
+def test_borders_of_states_are_copied_in_the_first_turns(program: Any, turns: int) -> None:
+    code = az.compile(program).nests
+    before = code[: code.index("if 4096 <= n * m")].splitlines()
+    assert before[-2].strip().startswith("if") and before[-2].endswith(f" < {turns}")
+
+
+@pytest.mark.parametrize("program", [heated, growing, at_last])
+def test_borders_that_change_are_copied_in_each_turn(program: Any) -> None:
+    assert " < 1\n" not in az.compile(program).nests
+
+
 def test_gradients() -> None:
     @az.program
     def squares(u: Grid) -> az.f64:
