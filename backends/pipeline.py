@@ -19,6 +19,7 @@ loops   give roles to axes                        ``lowering/roles.py``, which n
         ``fuse_tiles``                            ``schedule/loops/tiled_fusion.py``
         ``hoist``                                 ``schedule/loops/invariant_motion.py``
         ``fuse_loops``                            ``schedule/loops/fusion.py``
+        ``memory_order``                          ``schedule/loops/memory_order.py``
         ``prefetch``                              ``schedule/loops/prefetching.py``
         ``split``                                 ``schedule/loops/index_set_splitting.py``
         ``skew``                                  ``schedule/loops/time_skewing.py``
@@ -51,6 +52,7 @@ from .schedule.loops.fusion import fused_loops
 from .schedule.loops.height_reduction import shortened
 from .schedule.loops.index_set_splitting import split
 from .schedule.loops.invariant_motion import hoisted
+from .schedule.loops.memory_order import in_memory_order
 from .schedule.loops.pairwise_summation import summed_pairwise
 from .schedule.loops.prefetching import prefetched
 from .schedule.loops.strength_reduction import stepped
@@ -78,6 +80,7 @@ ON_LOOPS: tuple[tuple[str, Callable[[ir.Function, Target, Decisions], ir.Functio
     ("fuse_tiles", lambda function, _, decisions: summed_in_chunks(function, decisions)),
     ("hoist", lambda function, _, decisions: hoisted(function, decisions)),
     ("fuse_loops", lambda function, _, decisions: fused_loops(function, decisions)),
+    ("memory_order", in_memory_order),
     ("prefetch", prefetched),
     ("split", split),
     ("skew", lambda function, _, decisions: skewed(function, decisions)),

@@ -111,6 +111,10 @@ PACKED_PADDING = 8  # elements after a packed row: rows a power of two apart fal
 # Chunks of work.
 LANE_CHUNK_WITH_LOOPS = 512  # iterations of a chunk of lanes with loops inside
 CHUNK_JAMS = 8  # jams of a piece that threads share out, where the jam is the only other loop
+STREAM_ROWS = 128  # rows of each part of a piece whose rows are reduced side by side,
+STREAM_COLUMNS = 2048  # columns whose sums are in an array, in the first cache
+STREAM_PIECES = 64  # or so few that there are this many pieces
+SHORT_ROW_BYTES = 128  # of a row that is read together with its neighbours
 TRANSPOSED_ROWS = 64  # rows of a chunk of what is transposed
 SORT_GRAIN = 4  # chunks of a merge that are worth a thread's attention
 UNROLLED_CHUNK_WORK = 20_000  # operations of a chunk of straight-line code, about: enough to pay for beginning it

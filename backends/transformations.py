@@ -39,6 +39,7 @@ class Transformations:
     inline: bool = True  # elementary functions as code of our own, not as calls of a library (llvm/elementary)
     unfold: bool = True  # recursion with calls in their places, some levels deep (llvm/unfolding.py)
     unroll: bool = True  # run maps over short arrays as straight-line code along lanes (lowering/unrolling.py)
+    memory_order: bool = True  # read the rows of large arrays one after the other
     prefetch: bool = True  # ask for elements at indices that are read further on
     split: bool = True  # lanes away from borders ask of no border
     skew: bool = True  # run some steps of a loop at a time, block by block of rows, where no cache holds the state

@@ -54,7 +54,7 @@ def test_names_are_of_the_program_where_they_can_be() -> None:
 
 def test_what_is_forced_is_seen_in_the_code() -> None:
     product = az.compile(layer).decisions(sizes={"n": 9, "k": 9, "m": 9}).rows
-    assert [row.name.split(":")[0] for row in product] == ["fuse", "contract"]
+    assert [row.name.split(":")[0] for row in product] == ["fuse", "contract", "memory_order"]
     apart = {product[0].name: False}
     assert az.compile(layer).nests.count("nest ") == 1
     assert az.compile(layer, schedule={"force": apart}).nests.count("nest ") == 2

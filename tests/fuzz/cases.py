@@ -34,7 +34,8 @@ SPECIAL = "[0.0, -0.0, np.inf, -np.inf, np.nan, 1e-30, 1e30, 0.5, -1.25, 2.0]"
 TINY = {"az.f32": "1e-45", "az.f64": "5e-324"}
 SWITCHES = (
     "distribute", "reassociate", "vectorise", "materialise", "pack", "regroup", "contract", "bound", "fuse",
-    "fuse_tiles", "cse", "fuse_rows", "hoist", "fuse_loops", "jam", "inline", "unroll", "prefetch", "split", "skew",
+    "fuse_tiles", "cse", "fuse_rows", "hoist", "fuse_loops", "jam", "inline", "unroll", "memory_order", "prefetch",
+    "split", "skew",
 )  # fmt: skip
 
 

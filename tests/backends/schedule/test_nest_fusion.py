@@ -122,7 +122,7 @@ def test_a_scan_that_is_read_from_its_end_is_made_before() -> None:
 
     x, c = np.linspace(-1, 1, 100), np.array([2.0, -1.0, 3.0])
     np.testing.assert_allclose(az.compile(reversed_sums)(x, c), x * np.polyval(c, x), rtol=1e-13)
-    assert loops_of(reversed_sums).count("for ") == 2
+    assert loops_of(reversed_sums, memory_order=False).count("for ") == 2
 
 
 def test_what_a_total_was_before_it_changed_is_not_what_it_is_afterwards() -> None:

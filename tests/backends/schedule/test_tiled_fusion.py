@@ -142,7 +142,7 @@ def test_what_is_not_a_number_stays_in_its_column() -> None:
 
 def test_what_is_stored_before_a_sum_keeps_it_apart() -> None:
     """A row that stores something else before its sum would store it once a chunk."""
-    target = replace(host_target(), transformations=Transformations(fuse_tiles=False))
+    target = replace(host_target(), transformations=Transformations(fuse_tiles=False, memory_order=False))
     function = plain_loops.loops_of(fitted, target, (np.ones(3), np.ones(3)))
     assert summed_in_chunks(function, Decisions()) != function
     last = function.body[-1]
@@ -154,7 +154,7 @@ def test_what_is_stored_before_a_sum_keeps_it_apart() -> None:
 
 
 def test_chunks_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = replace(host_target(), transformations=Transformations(fuse_tiles=False))
+    target = replace(host_target(), transformations=Transformations(fuse_tiles=False, memory_order=False))
     function = plain_loops.loops_of(several, target, (np.ones(3), np.ones(3)))
     assert summed_in_chunks(function, Decisions()) != function
     monkeypatch.setattr(chunking, "TILED_FUSION_STATEMENTS", 5)
