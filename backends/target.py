@@ -112,6 +112,7 @@ PACKED_PADDING = 8  # elements after a packed row: rows a power of two apart fal
 LANE_CHUNK_WITH_LOOPS = 512  # iterations of a chunk of lanes with loops inside
 CHUNK_JAMS = 8  # jams of a piece that threads share out, where the jam is the only other loop
 STREAM_ROWS = 128  # rows of each part of a piece whose rows are reduced side by side,
+MOST_STREAMS = 16  # rows whose ends a processor follows side by side
 STREAM_COLUMNS = 2048  # columns whose sums are in an array, in the first cache
 STREAM_PIECES = 64  # or so few that there are this many pieces
 SHORT_ROW_BYTES = 128  # of a row that is read together with its neighbours

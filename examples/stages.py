@@ -45,6 +45,12 @@ def stages(program: az.Program) -> dict[str, str]:
     }
 
 
+def loops(program: az.Program) -> str:
+    """The loops of a program for the core, as they are compiled."""
+    *_, form = forms_of(program.at(), TARGET)  # the one that serves all sizes
+    return ir.text(loops_of(form, program.name, TARGET, checks=True).function)
+
+
 def kernels(program: az.Program) -> tuple[str, str]:
     """A program for the device: its loops, in kernels and what the host does around them, and the OpenCL C of these."""
     *_, form = forms_of(program.at(), DEVICE)  # the one that serves all sizes
