@@ -15,7 +15,8 @@ buffer of several slots, and variables that say who is in which; an iteration en
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ...core import terms
@@ -61,8 +62,7 @@ class State(Arrays):
         ]
         body = op.blocks[0]
         variable = self.loop_variable(body.names[0], op.static[0])
-        with self.over(variable, extent):
-            self.note_turns(states, body, 1, variable)
+        with self.over(variable, extent), self.turns_of(states, body, 1, variable):
             inside = states.enter()
             given, places = [variable, *inside.values], [*inside.places, *[output.at(variable) for output in outputs]]
             for k, parameter in written_first(body, count).items():
@@ -87,21 +87,26 @@ class State(Arrays):
             assert not isinstance(test, ArrayRef)
             test = self.let("test", test)
         with self.captured() as body:
-            self.note_turns(states, op.blocks[1], 0, trips)
-            states.leave(inside, self.block(op.blocks[1], env, inside.values, inside.places))
+            with self.turns_of(states, op.blocks[1], 0, trips):
+                states.leave(inside, self.block(op.blocks[1], env, inside.values, inside.places))
             self.assign(trips, trips + 1)
         self.emit(ir.While(tuple(head), test, tuple(body)))
         return [*states.results(), self.frozen(trips)]
 
-    def note_turns(self, states: _States, body: terms.Block, first: int, turn: ir.Expression) -> None:
-        """Note in which turns of a loop all of a slot is written by an update of a state that makes the next one.
+    @contextmanager
+    def turns_of(self, states: _States, body: terms.Block, first: int, turn: ir.Expression) -> Iterator[None]:
+        """Tell updates of states that make the next ones in which turns of the loop all of a slot is to be written.
 
-        What the update leaves is the same in each turn. After as many turns as states change places, all slots have it.
+        What such an update leaves is the same in each turn. After as many turns as states change places, all slots
+        have it.
         """
-        for k, update in own_updates(body, first).items():
+        around, self.whole_turns = self.whole_turns, {}
+        for k, (op, which) in own_updates(body, first).items():
             pool = states.pool_of(k)
             if pool is not None and len(pool.fresh) == 1:
-                self.whole_turns[id(update[0]), update[1]] = turn < len(pool.members)
+                self.whole_turns[id(op), which] = turn < len(pool.members)
+        yield
+        self.whole_turns = around
 
 
 class _States:
