@@ -77,16 +77,33 @@ class _Order:
     def rows(self, statement: ir.Statement) -> Sequence[ir.Statement]:
         """Rows that are reduced side by side, in streams; nothing if a statement is something else."""
         match statement:
-            case ir.For(kind="parallel", body=(ir.For(kind="jam") as jam,)) if _reads_rows(jam):
+            case ir.For(kind="parallel", body=(ir.For(kind="jam") as jam,)) if self.reads_rows(jam):
                 cut = _Cut.of(statement, jam)
                 if cut is not None and self.wanted(jam):
                     share = ir.ceil_divide(cut.whole, jam.factor * STREAM_PIECES)
                     size = ir.Variable(self.fresh("rows"))
                     let = ir.Let(size.name, ir.maximum(ir.minimum(share, STREAM_ROWS), 1) * jam.factor)
                     return [let, cut.into(size, self.in_streams)]
-            case ir.For(kind="jam") if _reads_rows(statement) and self.wanted(statement):
+            case ir.For(kind="jam") if self.reads_rows(statement) and self.wanted(statement):
                 return self.in_streams(statement)
         return ()
+
+    def reads_rows(self, jam: ir.For) -> bool:
+        """Whether iterations of a jam read rows of their own, by lanes along these, as long and as many as streams."""
+        sums = [each for each in ir.of_kind(jam.body, ir.For) if each.kind == "lanes" and each.reductions]
+        if not sums or jam.extent == ir.Constant(jam.factor):
+            return False
+        scope = _Scope.of(jam)
+        read = [load for each in sums for load in _rows(each, scope, jam.variable) if self.is_long(jam, each, load)]
+        return bool(read) and all(scope.step(load.indices[-1], jam.variable) == 0 for load in read)
+
+    def is_long(self, jam: ir.For, lanes: ir.For, load: ir.Load) -> bool:
+        """Whether the rows of an array that a jam reads may be streams, for all that is known of their size."""
+        row, rows = (each.value if isinstance(each, ir.Constant) else None for each in (lanes.extent, jam.extent))
+        if row is None:
+            return True
+        bytes = int(row) * load.type.bytes
+        return bytes >= SHORT_ROW_BYTES and (rows is None or bytes * int(rows) > self.target.l1_bytes)
 
     def in_streams(self, jam: ir.For) -> ir.Block:
         """A jam whose iterations at a time are of as many parts of its loop."""
@@ -167,17 +184,6 @@ class _Cut:
         return replace(self.shared, extent=extent, body=inside(piece), grain=grain)
 
 
-def _reads_rows(jam: ir.For) -> bool:
-    """Whether iterations of a jam read rows of their own, by lanes along these."""
-    sums = [each for each in ir.of_kind(jam.body, ir.For) if each.kind == "lanes" and each.reductions]
-    if not sums or jam.extent == ir.Constant(jam.factor):
-        return False
-    scope = _Scope.of(jam)
-    read = [load for each in sums for load in _rows(each, scope, jam.variable) if not _is_short(each, load)]
-    apart = [scope.step(load.indices[-1], jam.variable) == 0 for load in read]
-    return bool(read) and all(apart)
-
-
 def _rows(lanes: ir.For, scope: _Scope, row: str) -> Iterator[ir.Load]:
     """What lanes read of a row that another variable tells."""
     for load in [part for statement in ir.walk(lanes.body) for part in ir.loads(statement)]:
@@ -186,11 +192,6 @@ def _rows(lanes: ir.For, scope: _Scope, row: str) -> Iterator[ir.Load]:
         told = any(scope.step(index, row) != 0 for index in load.indices)
         if told and all(scope.step(index, lanes.variable) == 0 for index in load.indices[:-1]):
             yield load
-
-
-def _is_short(lanes: ir.For, load: ir.Load) -> bool:
-    known = lanes.extent.value if isinstance(lanes.extent, ir.Constant) else None
-    return known is not None and int(known) * load.type.bytes < SHORT_ROW_BYTES
 
 
 @dataclass(frozen=True)
