@@ -339,5 +339,19 @@ def own_updates(body: Block, first: int) -> dict[int, tuple[Operation, int]]:
     return found
 
 
+def segment_of(op: Operation) -> Operation | None:
+    """The loop that is all that a loop does in an iteration: over the same states, with no other results."""
+    body, count = op.blocks[0], len(op.args) - 1
+    inner = body.bindings[-1] if body.bindings else None
+    if inner is None or inner.op != "loop" or not len(op.types) == len(inner.types) == len(inner.args) - 1 == count:
+        return None
+    bound = sum([len(binding.types) for binding in body.bindings])
+    given = [isinstance(arg, Variable) and arg.index for arg in inner.args[1:]]
+    made = [isinstance(atom, Variable) and atom.index for atom in body.results]
+    same = given == [bound - 1 - k for k in range(count)] and made == [count - 1 - k for k in range(count)]
+    scalars = all(not isinstance(type, ArrayType) for binding in body.bindings[:-1] for type in binding.types)
+    return inner if count and same and scalars else None
+
+
 def _writes_once(op: Operation) -> bool:
     return all(isinstance(extent, Literal) and extent.value == 1 for extent in op.args[: op.static[1]])

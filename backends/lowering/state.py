@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from ...core import terms
 from ...core.types import Type, element, rank
-from ...interpreters.in_place import own_updates, written_first
+from ...interpreters.in_place import own_updates, segment_of, written_first
 from .. import ir
 from .arrays import Arrays
 from .context import ZERO, ArrayRef, Destinations, Environment, Operand
@@ -55,6 +55,9 @@ class State(Arrays):
         """A loop of so many iterations, whose outputs are written as they come."""
         count = len(op.args) - 1
         extent = self.scalar(env, op.args[0])
+        inner = segment_of(op)
+        if inner is not None and all(source != k for k, source in enumerate(self.places.of(inner).sources)):
+            return self.in_segments(op, inner, extent, env, destinations)
         states = _States(self, op, 1, env, destinations)
         outputs = [
             destination or self.output(op, type, env)
@@ -71,6 +74,34 @@ class State(Arrays):
                 self.copy(given[parameter], destination)
             states.leave(inside, self.block(body, env, given, places))
         return [*states.results(), *outputs]
+
+    def in_segments(
+        self,
+        op: terms.Operation,
+        inner: terms.Operation,
+        extent: ir.Expression,
+        env: Environment,
+        destinations: Destinations,
+    ) -> list[Operand]:
+        """A loop of which each iteration is nothing but some of the iterations of a loop over the same states.
+
+        That is a loop with checkpoints, where no derivative wants these. The states are those of all iterations.
+        """
+        body, steps = op.blocks[0], inner.blocks[0]
+        initials = [self.atom(env, arg) for arg in op.args[1:]]
+        states = _States(self, inner, 1, env, destinations, initials)
+        turn = self.declare("turn", ZERO)
+        variable = self.loop_variable(body.names[0], op.static[0])
+        with self.over(variable, extent):
+            before = terms.Block(body.binders, body.bindings[:-1], ())
+            within = self.bindings(before, env.enter([variable, *states.enter().values]), ())
+            length = self.scalar(within, inner.args[0])
+            step = self.loop_variable(steps.names[0], inner.static[0])
+            with self.over(step, length), self.turns_of(states, steps, 1, turn):
+                inside = states.enter()
+                states.leave(inside, self.block(steps, within, [step, *inside.values], inside.places))
+                self.assign(turn, turn + 1)
+        return [*states.results()]
 
     def output(self, op: terms.Operation, type: Type, env: Environment) -> ArrayRef:
         buffer = self.stored(op, type, env)
@@ -113,7 +144,13 @@ class _States:
     """The states of one loop."""
 
     def __init__(
-        self, lowering: State, op: terms.Operation, first: int, env: Environment, destinations: Destinations
+        self,
+        lowering: State,
+        op: terms.Operation,
+        first: int,
+        env: Environment,
+        destinations: Destinations,
+        initials: Sequence[Operand] | None = None,
     ) -> None:
         self.lowering = lowering
         count = len(op.args) - first
@@ -122,7 +159,7 @@ class _States:
         self.sources = places.sources or (None,) * count
         self.held: dict[int, Operand] = {}  # variables of scalars, and the memory of arrays that stay where they are
         self.pools: list[_Pool] = []
-        initials = [lowering.atom(env, arg) for arg in op.args[first:]]
+        initials = [lowering.atom(env, arg) for arg in op.args[first:]] if initials is None else initials
         for k, (initial, type) in enumerate(zip(initials, self.types, strict=True)):
             if not isinstance(initial, ArrayRef):
                 self.held[k] = lowering.declare("state", initial)

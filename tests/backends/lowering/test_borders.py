@@ -126,6 +126,44 @@ def test_borders_that_change_are_copied_in_each_turn(program: Any) -> None:
     assert " < 1\n" not in az.compile(program).nests
 
 
+# Loops in segments, as with checkpoints
+
+
+@az.program
+def relaxed_in_segments(u: Grid, steps: az.i64) -> Grid:
+    return az.fori_loop(0, steps, lambda _, u: az.update(u, INNER, average(u)), u, checkpoint="sqrt")
+
+
+@az.program
+def counted_in_segments(u: Grid, steps: az.i64) -> Any:
+    """States that change places, scalars, and a body that asks which step it is; segments of three steps."""
+
+    def step(t: Any, state: Any) -> Any:
+        u, before, total = state
+        return az.update(u, INNER, average(u) + t * before[INNER]), u, total + t * u[0, 0]
+
+    return az.fori_loop(0, steps, step, (u, 2.0 * u, 0.0), checkpoint=(3,))
+
+
+@az.program
+def filled_in_segments(u: Grid, steps: az.i64) -> Grid:
+    """A state that is updated where it is."""
+    return az.fori_loop(0, steps, lambda t, u: az.update(u, t, u[t] * 2.0 + t), u, checkpoint="sqrt")
+
+
+@pytest.mark.parametrize("shape", [(9, 5), (70, 66)])
+def test_segments(shape: tuple[int, int]) -> None:
+    grid = numbers(*shape)
+    for steps in (0, 1, 2, 3, 4, 7, 9):
+        np.testing.assert_array_equal(check(relaxed_in_segments, grid, steps), az.compile(relaxed)(grid, steps))
+        check(counted_in_segments, grid, steps)
+        check(filled_in_segments, grid, steps)
+
+
+def test_segments_are_one_loop_over_states() -> None:
+    assert az.compile(relaxed_in_segments).nests.count("temporary") == az.compile(relaxed).nests.count("temporary") == 1
+
+
 def test_gradients() -> None:
     @az.program
     def squares(u: Grid) -> az.f64:
