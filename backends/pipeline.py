@@ -52,7 +52,7 @@ from .schedule.loops.fusion import fused_loops
 from .schedule.loops.height_reduction import shortened
 from .schedule.loops.index_set_splitting import split
 from .schedule.loops.invariant_motion import hoisted
-from .schedule.loops.memory_order import in_memory_order
+from .schedule.loops.memory_order import read_in_order
 from .schedule.loops.pairwise_summation import summed_pairwise
 from .schedule.loops.prefetching import prefetched
 from .schedule.loops.strength_reduction import stepped
@@ -80,7 +80,7 @@ ON_LOOPS: tuple[tuple[str, Callable[[ir.Function, Target, Decisions], ir.Functio
     ("fuse_tiles", lambda function, _, decisions: summed_in_chunks(function, decisions)),
     ("hoist", lambda function, _, decisions: hoisted(function, decisions)),
     ("fuse_loops", lambda function, _, decisions: fused_loops(function, decisions)),
-    ("memory_order", in_memory_order),
+    ("memory_order", read_in_order),
     ("prefetch", prefetched),
     ("split", split),
     ("skew", lambda function, _, decisions: skewed(function, decisions)),

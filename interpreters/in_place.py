@@ -51,13 +51,15 @@ class Places:
     the result takes its memory; for each result of a cond, that it is where both branches have it.
 
     ``sources`` is for loop and while: for each state, the state in whose memory its next value is, or None when that
-    is in memory of its own. No state is the source of two.
+    is in memory of its own. No state is the source of two. ``intact`` says for each that nothing in an iteration writes
+    where the state is.
 
     ``reads`` is for scatter: the values that are written read memory that is overwritten.
     """
 
     taken: tuple[bool, ...] = ()
     sources: tuple[int | None, ...] = ()
+    intact: tuple[bool, ...] = ()
     reads: bool = False
 
 
@@ -247,7 +249,7 @@ class _Walk:
             harmless = read and (_writes_once(op) or (op.static[0] and self.unharmed_in(op, home, here)))
             taken.append(self.may_take(op, k, here, () if harmless else op.blocks))
             reads = reads or (read and taken[-1])
-        places = self.say(op, Places(tuple(taken), (), reads))
+        places = self.say(op, Places(tuple(taken), reads=reads))
         homes = self.results(op, places.taken, extents, here)
         self.written.update([home for home in homes if home is not None])
         return homes
@@ -275,15 +277,16 @@ class _Walk:
         for k, home in enumerate(after[: len(states)]):
             if home is not None and home in homes and sources[k] is None and homes.index(home) not in sources:
                 sources[k] = homes.index(home)
+        intact = tuple([home not in self.written for home in homes])
         taken = []
         for k, home in enumerate(homes):
             stays = home is not None and sources[k] == k
-            unchanged = stays and home not in self.written and id(op) not in self.denied
+            unchanged = stays and intact[k] and id(op) not in self.denied
             unchanged = unchanged and here.home(op.args[first + k]) is not None
             taken.append(unchanged or (stays and self.may_take(op, first + k, here, op.blocks)))
             if taken[-1] and not unchanged:
                 self.written.add(here.home(op.args[first + k]) or 0)
-        places = self.say(op, Places(tuple(taken), tuple(sources)))
+        places = self.say(op, Places(tuple(taken), tuple(sources), intact))
         return [*self.results(op, places.taken, first, here), *self.fresh(op.types[len(states) :], here)]
 
     def accumulate(self, op: Operation, here: _Here) -> list[Home]:
@@ -340,17 +343,22 @@ def own_updates(body: Block, first: int) -> dict[int, tuple[Operation, int]]:
 
 
 def segment_of(op: Operation) -> Operation | None:
-    """The loop that is all that a loop does in an iteration: over the same states, with no other results."""
+    """The loop that is all that a loop does in an iteration: over the same states, with no other results.
+
+    It does not read the arrays that the states were before its first iteration.
+    """
     body, count = op.blocks[0], len(op.args) - 1
     inner = body.bindings[-1] if body.bindings else None
     if inner is None or inner.op != "loop" or not len(op.types) == len(inner.types) == len(inner.args) - 1 == count:
         return None
     bound = sum([len(binding.types) for binding in body.bindings])
-    given = [isinstance(arg, Variable) and arg.index for arg in inner.args[1:]]
-    made = [isinstance(atom, Variable) and atom.index for atom in body.results]
+    given = [arg.index if isinstance(arg, Variable) else None for arg in inner.args[1:]]
+    made = [atom.index if isinstance(atom, Variable) else None for atom in body.results]
     same = given == [bound - 1 - k for k in range(count)] and made == [count - 1 - k for k in range(count)]
+    arrays = {arg.index for arg in inner.args[1:] if isinstance(arg, Variable) and isinstance(arg.type, ArrayType)}
+    apart = arrays.isdisjoint([variable.index for block in inner.blocks for variable in block.free])
     scalars = all(not isinstance(type, ArrayType) for binding in body.bindings[:-1] for type in binding.types)
-    return inner if count and same and scalars else None
+    return inner if count and same and apart and scalars else None
 
 
 def _writes_once(op: Operation) -> bool:

@@ -69,6 +69,7 @@ from .printer import Line, expression_text, lines, statement_text, text
 from .queries import (
     accesses,
     allocated_in,
+    apart,
     assigned_in,
     bindings_of,
     blocks_of,
@@ -160,6 +161,7 @@ __all__ = [
     "While",
     "accesses",
     "allocated_in",
+    "apart",
     "apply",
     "assigned_in",
     "bindings_of",

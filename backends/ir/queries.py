@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from .expressions import All, Apply, Constant, Expression, Load, MultiplyAdd, Select, Variable
 from .loops import (
@@ -406,6 +406,22 @@ def bindings_of(wholes: Iterable[Expression], lets: Sequence[Let]) -> tuple[Let,
             needed.append(let)
             names |= names_in([let.value])
     return tuple(reversed(needed))
+
+
+S = TypeVar("S", bound=Statement)
+
+
+def apart(block: Sequence[S], names: Set[str]) -> tuple[list[Let], list[S]]:
+    """The bindings of a block that are the same whatever these variables are given, and its other statements."""
+    steady, others, varying = list[Let](), list[S](), set(names)
+    for statement in block:
+        if isinstance(statement, Let) and varying.isdisjoint(names_in([statement.value])):
+            steady.append(statement)
+            continue
+        others.append(statement)
+        if isinstance(statement, Let):
+            varying.add(statement.name)
+    return steady, others
 
 
 def decided_by(names: Container[str], expression: Expression) -> bool:

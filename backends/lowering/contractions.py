@@ -80,7 +80,7 @@ from ..target import (
 from . import nests
 from .coalescing import coalesced
 from .context import ZERO, zero
-from .factors import Operand, Product, in_rows, product_of, products_apart
+from .factors import Operand, Product, lies_in_rows, product_of, products_apart
 from .nests import Built, Layouts, Plan, Roles, grain_of, pack
 from .panels import Panels, Part, minus, offset, plus
 from .survey import Survey, survey
@@ -217,8 +217,8 @@ class _Contraction:
         self.shared &= not self.overlapping(self.column)
         self.shared_rows = ((nest.parallel and bool(batch)) or self.repeated(self.row)) and not self.row.free & batch
         self.in_rows, self.in_columns = self.bounds(self.row), self.bounds(self.column)
-        self.in_place = not self.in_columns and in_rows(self.row, found, self.inner)
-        self.shared_rows &= not self.in_place
+        self.unpacked = not self.in_columns and lies_in_rows(self.row, found, self.inner)
+        self.shared_rows &= not self.unpacked
         self.alone = (self.threaded or strip) and not self.shared  # a panel of columns is packed when it is needed
         rows: tuple[int | ir.Expression, ...] = (self.rows // self.down, self.steps)
         if self.shared_rows:
@@ -281,7 +281,7 @@ class _Contraction:
         """What is done, to be read by people."""
         batch = "".join([f"{loop.variable.name}, " for loop in self.batch])
         names = f"{self.row.along.variable.name}, {self.column.along.variable.name}"
-        how = f"tiles of {self.down} x {self.across}, {'columns ' if self.in_place else ''}packed"
+        how = f"tiles of {self.down} x {self.across}, {'columns ' if self.unpacked else ''}packed"
         if self.bound_by_zeros:
             how += ", bounded by a triangle"
         over = ", ".join([loop.variable for loop in self.inner])
@@ -390,7 +390,7 @@ class _Contraction:
 
     def grain(self, rows: ir.Expression, columns: ir.Expression) -> ir.Expression:
         """How many tasks of so many rows and columns are worth a thread's attention."""
-        # A step of a row packs an element, and multiplies and adds without memory, as many columns at a time as lanes.
+        # A step of a row reads an element, and multiplies and adds without memory, as many columns at a time as lanes.
         strips = columns // self.lanes
         work = strips + int(self.found.work / SURVEY_UNKNOWN_ITERATIONS)
         return grain_of(1.0, [work, self.extent, rows])
@@ -426,7 +426,7 @@ class _Contraction:
 
     def own(self) -> list[ir.Statement]:
         """The buffers of a thread."""
-        own = [] if self.shared_rows or self.in_place else self.left.buffers
+        own = [] if self.shared_rows or self.unpacked else self.left.buffers
         own += [] if self.shared else self.right.buffers
         return [ir.Allocate(buffer) for buffer in (*own, self.sums)]
 
@@ -442,7 +442,7 @@ class _Contraction:
         """The inner loops, block by block."""
         number = self.variable("block")
         steps, body = self.part("step", number, self.extent, ir.Constant(self.steps))
-        if not self.shared_rows and not self.in_place:
+        if not self.shared_rows and not self.unpacked:
             body.append(self.left.pack(rows, steps))
         if not self.shared and not self.alone:
             body.append(self.right.pack(columns, steps))
@@ -480,7 +480,7 @@ class _Contraction:
         upper = rows.start // self.down + down if self.shared_rows else down
         bounds, first, count = self.bounded(rows, columns, steps, (down, upper), (across, panel))
         k: ir.Expression = step if first == ZERO else first + step
-        at = plus(steps.start, k) if self.shared_rows or self.in_place else k
+        at = plus(steps.start, k) if self.shared_rows or self.unpacked else k
         in_row, in_step, a = self.element_of_row(rows, upper, r, at)
         b = ir.Load(self.right.buffer, (panel, plus(steps.start, k) if self.shared else k, lane))
         if self.sum.fused or (self.sum.tests and self.nest.target.multiply_add):
@@ -553,7 +553,7 @@ class _Contraction:
 
         What is not packed sticks out by reading the last row again.
         """
-        if not self.in_place:
+        if not self.unpacked:
             return [], [], ir.Load(self.left.buffer, self.left.place(panel, step, r))
         row, (steady, moving) = self.row.along, self.row.apart({loop.variable for loop in self.inner})
         place = ir.minimum(plus(rows.start, offset(panel, self.down, r)), row.extent - 1)

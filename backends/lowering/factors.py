@@ -57,14 +57,7 @@ class Factor:
 
     def apart(self, names: Set[str]) -> tuple[list[ir.Let], list[ir.Let]]:
         """Its bindings that are the same whatever these variables are given, and the others."""
-        steady, moving, varying = list[ir.Let](), list[ir.Let](), set(names)
-        for let in self.lets:
-            if varying.isdisjoint(ir.names_in([let.value])):
-                steady.append(let)
-            else:
-                varying.add(let.name)
-                moving.append(let)
-        return steady, moving
+        return ir.apart(self.lets, names)
 
 
 @dataclass(frozen=True)
@@ -272,7 +265,7 @@ def _inner_first(found: Survey, factor: Factor, inner: str, along: ir.Axis) -> b
     return across(inner) < across(along.variable.name)
 
 
-def in_rows(operand: Operand, found: Survey, inner: Sequence[ir.For]) -> bool:
+def lies_in_rows(operand: Operand, found: Survey, inner: Sequence[ir.For]) -> bool:
     """Whether an operand is elements of arrays as they are, which lie side by side along the only inner loop."""
     if len(inner) > 1 or not operand.inner_first or any(load.guarded for load in operand.loads):
         return False

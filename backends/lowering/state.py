@@ -128,13 +128,13 @@ class State(Arrays):
     def turns_of(self, states: _States, body: terms.Block, first: int, turn: ir.Expression) -> Iterator[None]:
         """Tell updates of states that make the next ones in which turns of the loop all of a slot is to be written.
 
-        What such an update leaves is the same in each turn. After as many turns as states change places, all slots
-        have it.
+        Where nothing else writes into the slots, what such an update leaves is the same in each turn. After as many
+        turns as states change places, all slots have it.
         """
         around, self.whole_turns = self.whole_turns, {}
         for k, (op, which) in own_updates(body, first).items():
             pool = states.pool_of(k)
-            if pool is not None and len(pool.fresh) == 1:
+            if pool is not None and len(pool.fresh) == 1 and all(states.intact[member] for member in pool.members):
                 self.whole_turns[id(op), which] = turn < len(pool.members)
         yield
         self.whole_turns = around
@@ -157,6 +157,7 @@ class _States:
         self.types = op.types[:count]
         places = lowering.places.of(op)
         self.sources = places.sources or (None,) * count
+        self.intact = places.intact or (True,) * count  # whether no iteration writes where a state is
         self.held: dict[int, Operand] = {}  # variables of scalars, and the memory of arrays that stay where they are
         self.pools: list[_Pool] = []
         initials = [lowering.atom(env, arg) for arg in op.args[first:]] if initials is None else initials

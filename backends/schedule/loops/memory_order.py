@@ -38,10 +38,10 @@ from ....core.dims import Dim, DimAtom, Name, Opaque
 from ....core.types import i64
 from ... import ir
 from ...decisions import Decisions, writes_text
-from ...target import MOST_STREAMS, SHORT_ROW_BYTES, STREAM_COLUMNS, STREAM_PIECES, STREAM_ROWS, Target
+from ...target import SHORT_ROW_BYTES, STREAM_COLUMNS, STREAM_PIECES, STREAM_ROWS, STREAMS, Target
 
 
-def in_memory_order(function: ir.Function, target: Target, decisions: Decisions) -> ir.Function:
+def read_in_order(function: ir.Function, target: Target, decisions: Decisions) -> ir.Function:
     """A function that reads the rows of large arrays one after the other."""
     order = _Order(target, ir.unused_names(function), decisions)
     return replace(function, body=order.block(function.body))
@@ -71,37 +71,38 @@ class _Order:
         self.inside -= shared
         return [same]
 
-    def wanted(self, loop: ir.For) -> bool:
-        return self.decisions.take("memory_order", f"rows for {writes_text(loop)}")
+    def wanted(self, what: str, loop: ir.For) -> bool:
+        return self.decisions.take("memory_order", f"{what} for {writes_text(loop)}")
 
     # Rows
 
     def rows(self, statement: ir.Statement) -> Sequence[ir.Statement]:
         """Rows that are reduced side by side, in streams; nothing if a statement is something else."""
         match statement:
-            case ir.For(kind="parallel", body=(ir.For(kind="jam") as jam,)) if self.reads_rows(jam):
+            case ir.For(kind="parallel", body=(ir.For(kind="jam") as jam,)):
                 cut = _Cut.of(statement, jam)
-                if cut is not None and self.wanted(jam):
+                if cut is not None and self.reads_rows(jam, cut.whole) and self.wanted("rows", jam):
                     share = ir.ceil_divide(cut.whole, jam.factor * STREAM_PIECES)
                     size = ir.Variable(self.fresh("rows"))
                     let = ir.Let(size.name, ir.maximum(ir.minimum(share, STREAM_ROWS), 1) * jam.factor)
                     return [let, cut.into(size, self.in_streams)]
-            case ir.For(kind="jam") if self.reads_rows(statement) and self.wanted(statement):
-                return self.in_streams(statement)
+            case ir.For(kind="jam", extent=extent) if self.reads_rows(statement, extent):
+                if self.wanted("rows", statement):
+                    return self.in_streams(statement)
         return ()
 
-    def reads_rows(self, jam: ir.For) -> bool:
+    def reads_rows(self, jam: ir.For, whole: ir.Expression) -> bool:
         """Whether iterations of a jam read rows of their own, by lanes along these, as long and as many as streams."""
         sums = [each for each in ir.of_kind(jam.body, ir.For) if each.kind == "lanes" and each.reductions]
-        if not sums or jam.extent == ir.Constant(jam.factor):
+        if not sums or whole == ir.Constant(jam.factor):
             return False
         scope = _Scope.of(jam)
-        read = [load for each in sums for load in _rows(each, scope, jam.variable) if self.is_long(jam, each, load)]
+        read = [load for each in sums for load in _rows(each, scope, jam.variable) if self.is_long(whole, each, load)]
         return bool(read) and all(scope.step(load.indices[-1], jam.variable) == 0 for load in read)
 
-    def is_long(self, jam: ir.For, lanes: ir.For, load: ir.Load) -> bool:
-        """Whether the rows of an array that a jam reads may be streams, for all that is known of their size."""
-        row, rows = (each.value if isinstance(each, ir.Constant) else None for each in (lanes.extent, jam.extent))
+    def is_long(self, whole: ir.Expression, lanes: ir.For, load: ir.Load) -> bool:
+        """Whether so many rows of an array may be streams, for all that is known of their size."""
+        row, rows = (each.value if isinstance(each, ir.Constant) else None for each in (lanes.extent, whole))
         if row is None:
             return True
         bytes = int(row) * load.type.bytes
@@ -125,28 +126,25 @@ class _Order:
         match statement:
             case ir.For(kind="parallel", body=(ir.For(kind="lanes") as lanes,)):
                 cut, columns = _Cut.of(statement, lanes), _Columns.of(lanes)
-                if cut is not None and columns is not None and self.wanted(lanes):
-                    longest = ir.minimum(cut.whole, columns.most)
-                    rows = cut.into(ir.Constant(columns.most), lambda piece: self.by_rows(piece, longest))
+                if cut is not None and columns is not None and self.wanted("columns", lanes):
+                    most, longest = ir.Constant(columns.most), ir.minimum(cut.whole, columns.most)
+                    rows = cut.into(most, lambda piece: _by_rows(piece, longest, self.fresh))
                     return ir.branch(self.worth(columns, cut.whole), (rows,), (statement,))
             case ir.For(kind="lanes"):
                 columns = _Columns.of(statement)
-                if columns is not None and self.wanted(statement):
+                if columns is not None and self.wanted("columns", statement):
                     width = statement.extent
                     worth = self.worth(columns, width) & (width <= columns.most)
-                    return ir.branch(worth, self.by_rows(statement, width), (statement,))
+                    return ir.branch(worth, _by_rows(statement, width, self.fresh), (statement,))
         return ()
 
     def worth(self, columns: _Columns, width: ir.Expression) -> ir.Expression:
-        """Whether rows of a width are too many to be streams, and do not fit into a strip of lanes."""
-        many = self.target.l2_bytes <= columns.rows.extent * width * columns.bytes
-        return many & (ir.Constant(columns.lanes.factor) < width) & (ir.Constant(MOST_STREAMS) < columns.rows.extent)
+        """Whether columns of such a number are read from rows that no cache holds and no strip of lanes covers.
 
-    def by_rows(self, lanes: ir.For, longest: ir.Expression) -> ir.Block:
-        """Lanes around a loop over rows with that loop outside; there are so many lanes at most."""
-        columns = _Columns.of(lanes)
-        assert columns is not None
-        return tuple(columns.by_rows(longest, self.fresh))
+        A strip takes whole lines of each row, and so a processor follows twice as many rows as it does runs of them.
+        """
+        large = self.target.l2_bytes <= columns.bytes * width
+        return large & (ir.Constant(columns.lanes.factor) < width) & (ir.Constant(2 * STREAMS) < columns.rows.extent)
 
 
 @dataclass(frozen=True)
@@ -186,6 +184,13 @@ class _Cut:
         return replace(self.shared, extent=extent, body=inside(piece), grain=grain)
 
 
+def _by_rows(lanes: ir.For, longest: ir.Expression, fresh: Callable[[str], str]) -> ir.Block:
+    """Lanes around a loop over rows with that loop outside; there are so many lanes at most."""
+    columns = _Columns.of(lanes)
+    assert columns is not None
+    return tuple(columns.by_rows(longest, fresh))
+
+
 def _rows(lanes: ir.For, scope: _Scope, row: str) -> Iterator[ir.Load]:
     """What lanes read of a row that another variable tells."""
     for load in [part for statement in ir.walk(lanes.body) for part in ir.loads(statement)]:
@@ -198,7 +203,7 @@ def _rows(lanes: ir.For, scope: _Scope, row: str) -> Iterator[ir.Load]:
 
 @dataclass(frozen=True)
 class _Scope:
-    """The integers of a loop's body, as what its variables make them."""
+    """The integers of a loop's body, as what its variables make them; others are taken for the same in all of it."""
 
     known: Mapping[str, Dim]
 
@@ -232,8 +237,11 @@ class _Scope:
 
 
 def _outside(known: Mapping[str, Dim]) -> Callable[[ir.Expression], Dim | None]:
-    """What is bound outside of a loop stays the same in it."""
+    """What is not known is an integer of its own."""
     return lambda e: Dim.atom(Name(e.name)) if isinstance(e, ir.Variable) and e.name not in known else None
+
+
+# Columns
 
 
 @dataclass(frozen=True)
@@ -245,11 +253,10 @@ class _Columns:
     sums: Sequence[ir.Declare]
     rows: ir.For
     behind: ir.Block
-    bytes: int  # of an element that is read
 
     @staticmethod
     def of(lanes: ir.For) -> _Columns | None:
-        """The parts of lanes, if they are of this kind."""
+        """The parts of lanes that may as well be run row by row, and read rows; None if they are others."""
         loops = [k for k, statement in enumerate(lanes.body) if isinstance(statement, ir.For)]
         if lanes.reductions or len(loops) != 1:
             return None
@@ -257,59 +264,68 @@ class _Columns:
         before, sums = [s for s in start if isinstance(s, ir.Let)], [s for s in start if isinstance(s, ir.Declare)]
         if not isinstance(rows, ir.For) or rows.kind != "sequential" or len(before) + len(sums) < len(start):
             return None
-        if not all(isinstance(s, ir.Let | ir.Assign | ir.Store) for s in (*rows.body, *behind)):
-            return None
-        if not sums or {each.name for each in sums} != ir.assigned_in(rows.body) or ir.assigned_in(behind):
-            return None
-        if not ir.names_in([rows.extent]).isdisjoint({lanes.variable, *[let.name for let in before]}):
-            return None
-        names, arrays = ir.mentioned(tuple(before))  # each row makes these again
-        if not names.isdisjoint(each.name for each in sums) or not arrays.isdisjoint(ir.written_in(rows.body)):
-            return None
-        scope = _Scope.of(lanes)
-        read = list(_rows(replace(lanes, body=rows.body), scope, rows.variable))
-        loads = [load for statement in rows.body for load in ir.loads(statement)]
-        both = [load for load in loads if scope.moves(load, lanes.variable) and scope.moves(load, rows.variable)]
-        if not read or len(both) > len(read) or any(scope.step(e.indices[-1], rows.variable) != 0 for e in read):
-            return None  # what is read across rows stays in the cache for some columns at a time
-        return _Columns(lanes, before, sums, rows, behind, read[0].type.bytes)
+        columns = _Columns(lanes, before, sums, rows, behind)
+        return columns if columns.may_change_places() and columns.read() else None
+
+    def may_change_places(self) -> bool:
+        """Whether nothing but sums goes from row to row, and what is bound before is the same for all rows."""
+        if not all(isinstance(s, ir.Let | ir.Assign | ir.Store) for s in (*self.rows.body, *self.behind)):
+            return False
+        names = {each.name for each in self.sums}
+        if not names or names != ir.assigned_in(self.rows.body) or ir.assigned_in(self.behind):
+            return False
+        if not ir.names_in([self.rows.extent]).isdisjoint({self.lanes.variable, *[let.name for let in self.before]}):
+            return False
+        mentioned, arrays = ir.mentioned(tuple(self.before))
+        return mentioned.isdisjoint(names) and arrays.isdisjoint(ir.written_in(self.rows.body))
+
+    def read(self) -> Sequence[ir.Load]:
+        """What is read of rows; nothing where something is read across them, which a cache holds for some columns."""
+        scope, row = _Scope.of(self.lanes), self.rows.variable
+        found = list(_rows(replace(self.lanes, body=self.rows.body), scope, row))
+        loads = [load for statement in self.rows.body for load in ir.loads(statement)]
+        both = [load for load in loads if scope.moves(load, self.lanes.variable) and scope.moves(load, row)]
+        plain = all(scope.step(load.indices[-1], row) == 0 for load in found)
+        return found if plain and len(both) == len(found) else ()
+
+    @property
+    def bytes(self) -> ir.Expression:
+        """What is read for a column."""
+        arrays = {load.buffer: load.type.bytes for load in self.read()}
+        return self.rows.extent * sum(arrays.values())
+
+    @property
+    def kept(self) -> Sequence[ir.Let]:
+        """What is made for a column before the rows, and needed for each of them."""
+        needed = ir.names_in([e for s in self.rows.body for e in ir.expressions_of(s)])
+        _, moving = ir.apart(self.before, {self.lanes.variable})
+        return [let for let in moving if let.name in needed and let.value.type != i64]
 
     @property
     def most(self) -> int:
-        """How many columns have their sums in the first cache."""
-        return max(1, STREAM_COLUMNS // len(self.sums) // self.lanes.factor) * self.lanes.factor
+        """How many columns have their sums, and what is kept for them, in the first cache."""
+        numbers = len(self.sums) + len(self.kept)
+        return max(1, STREAM_COLUMNS // numbers // self.lanes.factor) * self.lanes.factor
 
     def by_rows(self, longest: ir.Expression, fresh: Callable[[str], str]) -> Iterator[ir.Statement]:
-        """The same with the loop over rows outside."""
-        lane = ir.Variable(self.lanes.variable)
-        steady, moving = _apart(self.before, {lane.name})
-        lets = [let for let in moving if isinstance(let, ir.Let)]
-        arrays = {each.name: ir.Buffer(fresh("sums"), each.initial.type, (longest,)) for each in self.sums}
-        loaded = [ir.Declare(name, ir.Load(array, (lane,))) for name, array in arrays.items()]
+        """The same with the loop over rows outside, and no more columns than the longest piece has."""
+        lane, kept = ir.Variable(self.lanes.variable), self.kept
+        steady, moving = ir.apart(self.before, {lane.name})
+        values = {each.name: each.initial for each in self.sums} | {let.name: let.value for let in kept}
+        arrays = {name: ir.Buffer(fresh("sums"), value.type, (longest,)) for name, value in values.items()}
+        loads = {name: ir.Load(array, (lane,)) for name, array in arrays.items()}
+        loaded = [ir.Declare(each.name, loads[each.name]) for each in self.sums]
         stored = [ir.Store(arrays[each.name], (lane,), ir.Variable(each.name, each.initial.type)) for each in self.sums]
+        again = [ir.Let(let.name, loads[let.name]) if let in kept else let for let in moving]
 
-        def along(*body: ir.Statement) -> ir.For:
-            """Lanes with what a body needs of the bindings before."""
-            needed = ir.bindings_of([e for s in body for e in ir.expressions_of(s)], lets)
+        def along(bindings: Sequence[ir.Let], *body: ir.Statement) -> ir.For:
+            """Lanes with those of some bindings that a body needs."""
+            needed = ir.bindings_of([e for s in body for e in ir.expressions_of(s)], bindings)
             return replace(self.lanes, body=(*needed, *body))
 
         yield from steady
         yield from map(ir.Allocate, arrays.values())
-        yield along(*[ir.Store(arrays[each.name], (lane,), each.initial) for each in self.sums])
-        varying = {lane.name, *arrays, *[let.name for let in lets]}
-        in_row, in_lane = _apart(self.rows.body, varying)
-        yield replace(self.rows, body=(*in_row, along(*loaded, *in_lane, *stored)))
-        yield along(*loaded, *self.behind)
-
-
-def _apart(block: Sequence[ir.Statement], varying: set[str]) -> tuple[list[ir.Let], list[ir.Statement]]:
-    """The bindings of a block that do not vary with some variables, and the other statements."""
-    steady, others, varying = list[ir.Let](), list[ir.Statement](), set(varying)
-    for statement in block:
-        if isinstance(statement, ir.Let) and varying.isdisjoint(ir.names_in([statement.value])):
-            steady.append(statement)
-            continue
-        others.append(statement)
-        if isinstance(statement, ir.Let):
-            varying.add(statement.name)
-    return steady, others
+        yield along(moving, *[ir.Store(arrays[name], (lane,), value) for name, value in values.items()])
+        in_row, in_lane = ir.apart(self.rows.body, {lane.name, *arrays, *[let.name for let in moving]})
+        yield replace(self.rows, body=(*in_row, along(again, *loaded, *in_lane, *stored)))
+        yield along(again, *loaded, *self.behind)

@@ -102,6 +102,47 @@ def at_last(u: Grid, steps: az.i64) -> Grid:
     return az.fori_loop(0, steps, lambda t, u: az.update(az.where(t > 2, u * 2.0, u), INNER, average(u)), u)
 
 
+# What reads the old state first may then write where it is
+
+
+@az.program
+def in_place_of_the_old(u: Grid, steps: az.i64) -> Any:
+    def step(_: Any, state: Any) -> Any:
+        u, total = state
+        new = az.update(u, INNER, 0.5 * u[INNER])
+        return new, total + az.sum(az.update(u, 0, az.sum(new) + u[0]))
+
+    return az.fori_loop(0, steps, step, (u, 0.0))
+
+
+@az.program
+def another_in_place_of_the_old(u: Grid, steps: az.i64) -> Any:
+    def step(_: Any, state: Any) -> Any:
+        u, before = state
+        new = az.update(u, INNER, 0.5 * u[INNER] + 0.1 * before[INNER])
+        return new, az.update(u, 0, az.sum(new) + u[0])
+
+    return az.fori_loop(0, steps, step, (u, u * 2.0))
+
+
+@az.program
+def outputs_in_place_of_the_old(u: Grid, steps: az.i64) -> Any:
+    def step(u: Any, t: Any) -> Any:
+        new = az.update(u, INNER, 0.5 * u[INNER])
+        return new, az.update(u, 0, az.sum(new) + t)
+
+    return az.scan_loop(step, u, az.iota(steps))
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (70, 66)])
+@pytest.mark.parametrize(
+    "program", [in_place_of_the_old, another_in_place_of_the_old, outputs_in_place_of_the_old], ids=lambda p: p.name
+)
+def test_borders_where_the_old_state_is_overwritten(program: Any, shape: tuple[int, int]) -> None:
+    for steps in range(6):
+        check(program, numbers(*shape), steps)
+
+
 @pytest.mark.parametrize("shape", [(3, 4), (9, 500), (70, 66), (40, 1000)])
 def test_borders_of_states(shape: tuple[int, int]) -> None:
     grid, other = numbers(*shape), numbers(*shape, seed=1)
@@ -151,6 +192,29 @@ def filled_in_segments(u: Grid, steps: az.i64) -> Grid:
     return az.fori_loop(0, steps, lambda t, u: az.update(u, t, u[t] * 2.0 + t), u, checkpoint="sqrt")
 
 
+@az.program
+def from_the_state_around(u: Grid, steps: az.i64) -> Grid:
+    """No segments: the loop inside reads what the state was before it."""
+
+    def turn(_: Any, a: Any) -> Any:
+        return az.fori_loop(0, 4, lambda _, u: az.update(u, INNER, average(u) + 0.1 * a[INNER]), a)
+
+    return az.fori_loop(0, steps, turn, u)
+
+
+@az.program
+def with_scalars_around(u: Grid, steps: az.i64) -> Any:
+    """What is read of the states before the loop inside is what they were then."""
+
+    def turn(i: Any, state: Any) -> Any:
+        u, total = state
+        corner, sum = u[0, 0], total
+        inside = lambda j, s: (az.tanh(s[0][::-1] + corner + j), s[1] + sum + s[0][-1, -1])  # noqa: E731
+        return az.fori_loop(0, 2 + i, inside, (u, total))
+
+    return az.fori_loop(0, steps, turn, (u, 1.0))
+
+
 @pytest.mark.parametrize("shape", [(9, 5), (70, 66)])
 def test_segments(shape: tuple[int, int]) -> None:
     grid = numbers(*shape)
@@ -158,6 +222,8 @@ def test_segments(shape: tuple[int, int]) -> None:
         np.testing.assert_array_equal(check(relaxed_in_segments, grid, steps), az.compile(relaxed)(grid, steps))
         check(counted_in_segments, grid, steps)
         check(filled_in_segments, grid, steps)
+        check(from_the_state_around, grid, steps)
+        check(with_scalars_around, grid, steps)
 
 
 def test_segments_are_one_loop_over_states() -> None:
