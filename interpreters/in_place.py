@@ -59,8 +59,8 @@ class Places:
 
     taken: tuple[bool, ...] = ()
     sources: tuple[int | None, ...] = ()
-    intact: tuple[bool, ...] = ()
     reads: bool = False
+    intact: tuple[bool, ...] = ()
 
 
 class InPlace:
@@ -286,7 +286,7 @@ class _Walk:
             taken.append(unchanged or (stays and self.may_take(op, first + k, here, op.blocks)))
             if taken[-1] and not unchanged:
                 self.written.add(here.home(op.args[first + k]) or 0)
-        places = self.say(op, Places(tuple(taken), tuple(sources), intact))
+        places = self.say(op, Places(tuple(taken), tuple(sources), intact=intact))
         return [*self.results(op, places.taken, first, here), *self.fresh(op.types[len(states) :], here)]
 
     def accumulate(self, op: Operation, here: _Here) -> list[Home]:

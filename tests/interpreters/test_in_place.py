@@ -110,7 +110,7 @@ def test_branches() -> None:
 
     assert taken(write(keep=False)) == [(True,)]
     assert places(write(keep=False), "cond") == [Places((True,))]
-    assert places(write(keep=False), "loop") == [Places((True, False), (0, None))]
+    assert places(write(keep=False), "loop") == [Places((True, False), (0, None), intact=(False, True))]
     assert taken(write(keep=True)) == [(False,)]
     assert places(write(keep=True), "cond") == [Places((False,))]
 
@@ -130,7 +130,7 @@ def test_a_loop_updates_its_state() -> None:
         return p.b.loop(p.n, [p.a], lambda k, s: [p.put(s, at=k)])
 
     assert taken(write) == [(True,)]
-    assert places(write, "loop") == [Places((True,), (0,))]
+    assert places(write, "loop") == [Places((True,), (0,), intact=(False,))]
 
 
 def test_a_loop_whose_initial_is_read_later_copies_it_once() -> None:
@@ -138,7 +138,7 @@ def test_a_loop_whose_initial_is_read_later_copies_it_once() -> None:
         return [*p.b.loop(p.n, [p.a], lambda k, s: [p.put(s, at=k)]), p.a]
 
     assert taken(write) == [(True,)]
-    assert places(write, "loop") == [Places((False,), (0,))]
+    assert places(write, "loop") == [Places((False,), (0,), intact=(False,))]
 
 
 def test_a_loop_does_not_overwrite_what_it_captures() -> None:
@@ -156,7 +156,7 @@ def test_states_that_change_places() -> None:
         return p.b.loop(p.n, [p.a, other], lambda k, s, t: [t, p.put(s, at=k)])
 
     assert taken(write) == [(True,)]
-    assert places(write, "loop") == [Places((False, False), (1, 0))]
+    assert places(write, "loop") == [Places((False, False), (1, 0), intact=(False, True))]
 
 
 def test_two_states_from_one() -> None:
@@ -165,7 +165,7 @@ def test_two_states_from_one() -> None:
         return p.b.loop(p.n, [p.a, other], lambda k, s, t: [p.put(s, at=k), s])
 
     assert taken(write) == [(False,)]
-    assert places(write, "loop") == [Places((False, False), (None, 0))]
+    assert places(write, "loop") == [Places((False, False), (None, 0), intact=(True, True))]
 
 
 def test_an_output_that_is_the_state_is_written_first() -> None:
@@ -202,7 +202,7 @@ def test_a_scatter_that_reads_what_no_write_meets() -> None:
         return program
 
     assert taken(write(1)) == [(True,)]
-    assert places(write(1), "loop") == [Places((True,), (0,))]
+    assert places(write(1), "loop") == [Places((True,), (0,), intact=(False,))]
     assert places(write(1))[0].reads
     assert taken(write(0)) == [(False,)]
 
@@ -211,7 +211,7 @@ def test_an_unchanged_state_is_where_it_came_from() -> None:
     def write(p: Program) -> Sequence[Value]:
         return [*p.b.loop(p.n, [p.a, p.x], lambda k, s, t: [s, p.b.primitive("add", t, p.at(s, k))]), p.a]
 
-    assert places(write, "loop") == [Places((True, False), (0, None))]
+    assert places(write, "loop") == [Places((True, False), (0, None), intact=(True, True))]
 
 
 def test_arguments_are_never_overwritten() -> None:
@@ -231,7 +231,7 @@ def test_while_and_its_test() -> None:
         return p.b.while_loop([p.a], less, lambda s: [p.put(s, at=p.j)])[:1]
 
     assert taken(write) == [(False,), (True,)]
-    assert places(write, "while") == [Places((True,), (0,))]
+    assert places(write, "while") == [Places((True,), (0,), intact=(False,))]
 
 
 def test_an_operation_that_stands_twice_takes_only_what_it_may_take_at_both_places() -> None:
