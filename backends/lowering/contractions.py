@@ -555,7 +555,7 @@ class _Contraction:
         """
         if not self.unpacked:
             return [], [], ir.Load(self.left.buffer, self.left.place(panel, step, r))
-        row, (steady, moving) = self.row.along, self.row.apart({loop.variable for loop in self.inner})
+        row, (steady, moving) = self.row.along, ir.apart(self.row.lets, {loop.variable for loop in self.inner})
         place = ir.minimum(plus(rows.start, offset(panel, self.down, r)), row.extent - 1)
         in_step = [ir.Let(self.inner[-1].variable, step), *moving]
         return [ir.Let(row.variable.name, place), *steady], in_step, self.row.value

@@ -21,7 +21,7 @@ What is made of a product is in ``group_products.py`` (groups of threads) and ``
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...core.types import Scalar
@@ -54,10 +54,6 @@ class Factor:
         """What it reads."""
         values = [self.value, *[let.value for let in self.lets]]
         return [part for value in values for part in ir.inside(value) if isinstance(part, ir.Load)]
-
-    def apart(self, names: Set[str]) -> tuple[list[ir.Let], list[ir.Let]]:
-        """Its bindings that are the same whatever these variables are given, and the others."""
-        return ir.apart(self.lets, names)
 
 
 @dataclass(frozen=True)
@@ -270,7 +266,7 @@ def lies_in_rows(operand: Operand, found: Survey, inner: Sequence[ir.For]) -> bo
     if len(inner) > 1 or not operand.inner_first or any(load.guarded for load in operand.loads):
         return False
     variable = inner[0].variable
-    made = [operand.value, *[let.value for let in operand.apart({variable})[1]]]
+    made = [operand.value, *[let.value for let in ir.apart(operand.lets, {variable})[1]]]
     read = [a for a in found.loads if a.mentions(variable) and any(_reads(a, load) for load in operand.loads)]
     plain = all(isinstance(each, ir.Load | ir.Variable) for each in made)
     return plain and all(contiguous(access, variable, len(access.indices) - 1, near=True) for access in read)

@@ -141,7 +141,7 @@ class Panels:
         operand, side = self.operand, self.lanes
         first, length = self.variable("first"), self.variable("width")
         step, lane, square, begin = (self.variable(stem) for stem in ("step", "lane", "square", "begin"))
-        rows, lets = operand.apart({loop.variable for loop in self.inner})
+        rows, lets = ir.apart(operand.lets, {loop.variable for loop in self.inner})
 
         def packed(start: ir.Expression, count: ir.Expression, turn: ir.Expression) -> ir.Block:
             def element(at: ir.Expression) -> ir.Block:

@@ -101,7 +101,7 @@ class State(Arrays):
                 inside = states.enter()
                 states.leave(inside, self.block(steps, within, [step, *inside.values], inside.places))
                 self.assign(turn, turn + 1)
-        return [*states.results()]
+        return states.results()
 
     def output(self, op: terms.Operation, type: Type, env: Environment) -> ArrayRef:
         buffer = self.stored(op, type, env)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ....core.dims import Dim, Name
 from ... import ir
 
 ZERO = ir.Constant(0)
@@ -53,3 +54,9 @@ def with_values(e: ir.Expression, values: Mapping[str, ir.Expression]) -> ir.Exp
             a, b = with_values(a, values), with_values(b, values)
             return _sum(a, b) if primitive.name == "add" else a - b
     return ir.map_operands(e, lambda part: with_values(part, values))
+
+
+def factor_of(dim: Dim, name: Name) -> int:
+    """By how much an integer grows with a variable; 0 if not by a constant, or not at all."""
+    terms = [(monomial, c) for monomial, c in dim.terms if name in Dim({monomial: 1}).atoms()]
+    return terms[0][1] if len(terms) == 1 and terms[0][0] == (name,) else 0

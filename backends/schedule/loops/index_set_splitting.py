@@ -50,7 +50,7 @@ from ...target import (
     SURVEY_UNKNOWN_ITERATIONS,
     Target,
 )
-from .affine_lanes import ZERO, Affine, in_range, with_values
+from .affine_lanes import ZERO, Affine, factor_of, in_range, with_values
 
 # What conditions decide, of two integers.
 _DECIDED = frozenset(["less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "minimum", "maximum"])
@@ -270,7 +270,7 @@ class _Lanes:
         """What a condition is in the iteration of the loops inside that meets it last; None if that is not known."""
         dim, values = self.dim(condition.base), dict[str, ir.Expression]()
         for name in ir.names_in([condition.base]) & self.turns.keys():
-            factor = _factor(dim, Name(name)) if dim else 0
+            factor = factor_of(dim, Name(name)) if dim else 0
             if not factor:
                 return None
             values[name] = ZERO if factor > 0 else self.turns[name] - 1
@@ -350,7 +350,7 @@ class _Lanes:
         step = condition.step
         if not step:
             deciding = [name for name in self.around if name in base.atoms()]
-            step = _factor(base, deciding[0]) if len(deciding) == 1 else 0
+            step = factor_of(base, deciding[0]) if len(deciding) == 1 else 0
             if abs(step) != 1:
                 return None
             base, extent = base - Dim.atom(deciding[0]) * step, self.around[deciding[0]]
@@ -520,12 +520,6 @@ def _is_long(e: ir.Expression) -> bool:
 def _is_plain(dim: Dim) -> bool:
     """Whether an extent is made of sizes and other variables, without a quotient as of blocks, or an extremum."""
     return all(isinstance(atom, Name) for monomial, _ in dim.terms for atom in monomial)
-
-
-def _factor(dim: Dim, name: Name) -> int:
-    """By how much an integer grows with a variable; 0 if not by a constant, or not at all."""
-    terms = [(monomial, c) for monomial, c in dim.terms if name in Dim({monomial: 1}).atoms()]
-    return terms[0][1] if len(terms) == 1 and terms[0][0] == (name,) else 0
 
 
 def _inside(body: ir.Block, outside: Container[str]) -> tuple[dict[str, ir.Let], dict[str, ir.Expression]]:

@@ -34,11 +34,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ....core.dims import Dim, DimAtom, Name, Opaque
+from ....core.dims import Dim, Name, Opaque
 from ....core.types import i64
 from ... import ir
 from ...decisions import Decisions, writes_text
 from ...target import SHORT_ROW_BYTES, STREAM_COLUMNS, STREAM_PIECES, STREAM_ROWS, STREAMS, Target
+from .affine_lanes import factor_of
 
 
 def read_in_order(function: ir.Function, target: Target, decisions: Decisions) -> ir.Function:
@@ -229,11 +230,9 @@ class _Scope:
         dim = ir.dim_of(index, self.known, _outside(self.known))
         if dim is None:
             return None
-        name: DimAtom = Name(variable)
-        terms = [(monomial, factor) for monomial, factor in dim.terms if name in Dim({monomial: 1}).atoms()]
-        if not terms:
-            return None if any(isinstance(atom, Opaque) for atom in dim.atoms()) else 0
-        return terms[0][1] if len(terms) == 1 and terms[0][0] == (name,) else None
+        if Name(variable) in dim.atoms():
+            return factor_of(dim, Name(variable)) or None
+        return None if any(isinstance(atom, Opaque) for atom in dim.atoms()) else 0
 
 
 def _outside(known: Mapping[str, Dim]) -> Callable[[ir.Expression], Dim | None]:

@@ -209,7 +209,11 @@ def with_scalars_around(u: Grid, steps: az.i64) -> Any:
     def turn(i: Any, state: Any) -> Any:
         u, total = state
         corner, sum = u[0, 0], total
-        inside = lambda j, s: (az.tanh(s[0][::-1] + corner + j), s[1] + sum + s[0][-1, -1])  # noqa: E731
+
+        def inside(j: Any, state: Any) -> Any:
+            u, total = state
+            return az.tanh(u[::-1] + corner + j), total + sum + u[-1, -1]
+
         return az.fori_loop(0, 2 + i, inside, (u, total))
 
     return az.fori_loop(0, steps, turn, (u, 1.0))
