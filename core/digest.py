@@ -142,6 +142,9 @@ class _Writer:
         self.sequence((part.small, None if part.expansion is None else term_of_expansion(part, types)))
         for name in sorted(part.rules):
             self.sequence((name, term_of_rule(part, name, types)))
+        for places, other in sorted(part.fewer.items()):
+            self.sequence((*places, other))
+            self.rules(other, types)
 
     def construct(self, part: Construct) -> None:
         """One that was added: its properties stand here, its expansion where it is used."""

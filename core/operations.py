@@ -103,6 +103,7 @@ class ForeignFunction:
                 raise TypeError(at_line(f"{function.name} takes scalars and arrays, not a value of {value.type}"))
         builder.origin = user_line()
         try:
+            _check_fewer(function, values)
             _require(builder, function, values)
             results = [Expr(value, builder) for value in builder.emit("foreign", (function,), values)]
         except TypeError as error:
@@ -115,6 +116,17 @@ def structure_of(function: Foreign, count: int) -> Shape:
     if function.outputs is not None:
         return function.outputs
     return trees.LEAF if count == 1 else Shape(tuple, (), (trees.LEAF,) * count)
+
+
+def _check_fewer(function: Foreign, arguments: Sequence[Value]) -> None:
+    """TypeError unless what gives fewer results gives those of the same types."""
+    types = [value.type for value in arguments]
+    for places, other in function.fewer.items():
+        results, found = function.result_types(types), list(other.result_types(types))
+        expected = [results[place] for place in places if place < len(results)]
+        if found != expected or len(found) != len(places):
+            given, wanted = [", ".join(map(str, each)) for each in (found, expected)]
+            raise TypeError(f"fewer: {other.name} gives ({given}), where its results {places} are ({wanted})")
 
 
 def _require(builder: Builder, function: Foreign, arguments: Sequence[Value]) -> None:
@@ -202,6 +214,7 @@ def operation(
     effects: bool = False,
     views: bool = False,
     fills: bool = False,
+    fewer: Mapping[tuple[int, ...], Any] | None = None,
 ) -> ForeignFunction:
     """A function on arrays, written elsewhere, as an operation of the language.
 
@@ -228,6 +241,8 @@ def operation(
       may change as soon as it returns, but they may be kept: their memory is there as long as they are.
     * ``fills`` says that ``numpy`` is handed, behind its arguments, an array for each result, whose elements are
       anything yet. It writes all of them, and gives nothing: so large results are not copied.
+    * ``fewer`` has operations that give some of its results alone, by the places of these, ascending: with
+      ``{(0,): eigenvalues}``, a compiled program that uses no other result calls that one.
 
     What ``numpy`` raises reaches the caller, with a note that says the line. Of several calls inside a parallel loop
     that raise at once it is the exception of the first iteration, and no call is made after an exception.
@@ -263,9 +278,29 @@ def operation(
         checked_rule(f"the {mode} rule of {name}", rule, _MOVING[mode])
     if effects and expansion is not None:
         raise TypeError(at_line(f"{what} has effects, which an expansion does not have"))
+    others = dict(fewer or {})
+    for places, other in others.items():
+        if not isinstance(other, ForeignFunction) or list(places) != sorted({*places}) or min(places, default=-1) < 0:
+            raise TypeError(at_line(f"{what}: fewer has operations by the places of their results, ascending"))
+        if effects or other.function.effects:
+            raise TypeError(at_line(f"{what} has effects, and so is never another one with fewer results"))
     types, outputs = _rule_of(result)
     return ForeignFunction(
-        Foreign(name, numpy, types, outputs, rules, cost, views, c, expansion, small, effects, fills)
+        Foreign(
+            name,
+            numpy,
+            types,
+            outputs,
+            rules,
+            cost,
+            views,
+            c,
+            expansion,
+            small,
+            effects,
+            fills,
+            {places: other.function for places, other in others.items()},
+        )
     )
 
 

@@ -195,6 +195,9 @@ class Foreign:
     small: int = 0  # the largest extents of arguments for which code for a CPU has the expansion
     effects: bool = False  # it is a statement: run just as often, and in the order, as the program says
     fills: bool = False  # `numpy` is handed arrays for its results, and fills them
+    fewer: Mapping[tuple[int, ...], Foreign] = field(
+        default_factory=dict
+    )  # what gives the results at these places alone
 
     def __repr__(self) -> str:
         return self.name

@@ -37,6 +37,7 @@ from .constructs import (
     AddTo,
     Choice,
     Combine,
+    Elsewhere,
     Generate,
     Index,
     Loop,
@@ -179,7 +180,7 @@ class _Simplify(Language[Atom, Operation, Block]):
     def foreign(self, function: Foreign, args: Sequence[Atom]) -> Operation:
         if function.effects:
             return Statement(args, lambda operands: current().emit("foreign", (function,), operands))
-        return self._plain("foreign", (function,), args, math.inf)
+        return Elsewhere(function, args)
 
     # The higher-order fragment
 

@@ -15,6 +15,7 @@ from ...core.builder import current
 from ...core.constructs import Construct, Role, construct
 from ...core.environment import Env
 from ...core.graph import Value
+from ...core.terms import Foreign
 from ..embed import accumulate, emit_blocks
 from .costs import CHEAP
 from .liveness import REQUIREMENTS, Atom, Block, Effects, Entry, Lazy, Nesting, Operation, Use, Uses
@@ -409,6 +410,22 @@ class Statement(Operation):
     def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
         self.need(env, self.args)
         return {REQUIREMENTS}
+
+
+class Elsewhere(Operation):
+    """A library operation: the one of its entry that gives the fewest results, of those that give all live ones."""
+
+    def __init__(self, function: Foreign, args: Sequence[Atom]) -> None:
+        self.function, self.args = function, args
+
+    def emit(self, env: Env[Entry], live: set[int]) -> Sequence[Entry]:
+        values = [arg.value(env) for arg in self.args]
+        width = len(self.function.result_types([value.type for value in values]))
+        offered = [places for places in self.function.fewer if live <= {*places}]
+        if not offered:
+            return current().emit("foreign", (self.function,), values)
+        places = min(offered, key=len)
+        return _spread(places, current().emit("foreign", (self.function.fewer[places],), values), width)
 
 
 def _spread(positions: Sequence[int], values: Sequence[Value], width: int) -> list[Entry]:

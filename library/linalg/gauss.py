@@ -232,9 +232,11 @@ def nonsingular(what: str, packed: Expr) -> None:
     regular(all_of(diagonals(packed) != 0, -1), f"{what}: singular matrix")
 
 
-def _solved_by(triangles: Callable[..., Operation], transposed: bool, packed: Any, pivots: Any, b: Any) -> Any:
-    """The solution with factors, by solves with triangles."""
-    lower, upper = triangles(True, transposed, True), triangles(False, transposed)
+def _solved_by(
+    triangles: Callable[..., Operation], transposed: bool, packed: Any, pivots: Any, b: Any, columns: bool = False
+) -> Any:
+    """The solution with factors, or with those that are column by column in ``packed``, by solves with triangles."""
+    lower, upper = triangles(not columns, transposed != columns, True), triangles(columns, transposed != columns)
     if transposed:
         return _exchanged(pivots, lower(packed, upper(packed, b)), back=True)
     return upper(packed, lower(packed, _exchanged(pivots, b)))
@@ -242,10 +244,10 @@ def _solved_by(triangles: Callable[..., Operation], transposed: bool, packed: An
 
 @functools.cache
 def _solved(transposed: bool) -> Operation:
-    """The solve with a matrix or with its transpose, given its factors, and its rule."""
+    """The solve with a matrix or with its transpose, given its factors column by column, and its rule."""
 
     def computed(a: Any, packed: Any, pivots: Any, b: Any) -> Any:
-        return _solved_by(solved_triangles, transposed, packed, pivots, b)
+        return _solved_by(solved_triangles, transposed, packed, pivots, b, columns=True)
 
     def rule(arguments: Any, x: Any, cotangent: Any) -> Any:
         a, packed, pivots, _ = arguments
@@ -256,8 +258,8 @@ def _solved(transposed: bool) -> Operation:
 
 
 def _factorised(a: Any) -> tuple[Any, Any]:
-    """The factors of a constant."""
-    packed, pivots = _factors(constant(a))
+    """The factors of a constant, column by column."""
+    packed, pivots = _in_columns(constant(a))
     return packed, pivots
 
 
@@ -310,15 +312,10 @@ def _getri(packed: Any, pivots: Any, inverses: Any) -> None:
 
 def _from_columns(packed: Any, pivots: Any) -> Any:
     unit = eye(packed.shape[-1], dtype=packed.dtype)
-    return _solved_by(solved_triangles, True, turned(packed), pivots, unit)
+    return _solved_by(solved_triangles, True, packed, pivots, unit, columns=True)
 
 
-_inverses_of_columns = of_lapack("inv", _getri, lambda packed, _: packed, _from_columns, devices=SMALL)
-
-
-def _inverses(packed: Any, pivots: Any) -> Any:
-    """The transposed inverses of matrices with these factors."""
-    return _inverses_of_columns(turned(packed), pivots)
+_inverses = of_lapack("inv", _getri, lambda packed, _: packed, _from_columns, devices=SMALL)
 
 
 def _of_inverse(arguments: Any, inverse: Any, cotangent: Any) -> Any:

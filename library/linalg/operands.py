@@ -11,7 +11,7 @@ So the rule has the results, and nothing is factorised again, in derivatives of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -139,17 +139,29 @@ def of_lapack(
     program: Operation,
     lanes: int = SMALL,
     devices: int | None = None,
+    fewer: Mapping[tuple[int, ...], Callable[..., None]] | None = None,
 ) -> Operation:
     """What LAPACK computes on stacks, on one thread; ``program`` is the same for one matrix, in the language.
 
-    ``numpy`` fills its results. ``program`` runs where constant extents are at most ``lanes``, and on OpenCL devices,
-    if they are at most ``devices`` there and the sizes are those of arguments.
+    ``numpy`` fills its results, and ``fewer`` has what fills those at some places alone. ``program`` runs where
+    constant extents are at most ``lanes``, and on OpenCL devices, if they are at most ``devices`` there and the sizes
+    are those of arguments.
     """
     each = of_each(program)
-    called, expanded = [
-        library_operation(name, numpy=on_one_thread(numpy), result=result, views=True, fills=True, expansion=expansion)
-        for expansion in (None, each)
-    ]
+
+    def entry(numpy: Callable[..., None], on_devices: bool, places: tuple[int, ...] | None, **more: Any) -> Operation:
+        def of_these(function: Operation) -> Operation:
+            return function if places is None else lambda *given: tuple([function(*given)[place] for place in places])
+
+        expansion = of_these(each) if on_devices else None
+        more |= {"result": of_these(result), "expansion": expansion}
+        return library_operation(name, numpy=on_one_thread(numpy), views=True, fills=True, **more)
+
+    def whole(on_devices: bool) -> Operation:
+        parts = {places: entry(function, on_devices, places) for places, function in (fewer or {}).items()}
+        return entry(numpy, on_devices, None, fewer=parts)
+
+    called, expanded = whole(False), whole(True)
 
     def applied(*arrays: Any) -> Any:
         if is_small(arrays[0], lanes):

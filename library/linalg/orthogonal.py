@@ -5,6 +5,7 @@ Where eigenvalues or singular values are equal, their vectors have no derivative
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -17,7 +18,7 @@ from ...core.expr import Expr, as_expr, floating, promoted, same_size
 from ...core.primitive import PRIMITIVES
 from ...core.source import at_line
 from ...core.types import Type, bool_, dims
-from . import blocked, jacobi, small
+from . import blocked, jacobi, routines, small
 from .operands import (
     SMALL,
     constant,
@@ -91,6 +92,14 @@ def _geqrt(turned: Any, q: Any, r: Any) -> None:
     blocked.qr(np.array(turned), q, r)
 
 
+def _triangle(turned: Any, r: Any) -> None:
+    blocked.qr(np.array(turned), None, r)
+
+
+def _triangles(a: Any, r: Any) -> None:
+    r[...] = np.linalg.qr(a, mode="r")
+
+
 def _turned_factors(type: Type) -> tuple[Type, Type]:
     columns, rows = dims(type)
     least = rows.minimum(columns)
@@ -102,8 +111,8 @@ def _of_columns(a: Any) -> Any:
     return turned(q), turned(r)
 
 
-_of_each = of_lapack("qr", filling(np.linalg.qr), _factors, small.orthonormal, LANES)
-_of_turned = of_lapack("qr", _geqrt, _turned_factors, _of_columns, LANES)
+_of_each = of_lapack("qr", filling(np.linalg.qr), _factors, small.orthonormal, LANES, fewer={(1,): _triangles})
+_of_turned = of_lapack("qr", _geqrt, _turned_factors, _of_columns, LANES, fewer={(1,): _triangle})
 
 
 def _orthonormal(a: Any) -> Any:
@@ -159,11 +168,35 @@ def _values_and_vectors(type: Type) -> tuple[Type, Type]:
     return like(type, dims(type)[-1]), type
 
 
-_pairs = of_lapack("eigh", filling(np.linalg.eigh), _values_and_vectors, jacobi.eigh, LANES, devices=SMALL)
+def _syevd(a: Any, values: Any, rows: Any) -> None:
+    """The eigenvalues and, in rows, the eigenvectors of one matrix; NaN where they are not found."""
+    n, rows[...] = len(a), a  # column by column, its lower half is the upper one
+    work, places = np.empty(1 + 6 * n + 2 * n * n, a.dtype), np.empty(3 + 5 * n, np.intc)
+    if n and routines.run("syevd", a.dtype, "V", "U", n, rows, n, values, work, work.size, places, places.size):
+        values[...] = np.nan
+
+
+def _values(a: Any, values: Any) -> None:
+    values[...] = np.linalg.eigvalsh(a)
+
+
+def _in_rows(a: Any) -> Any:
+    values, vectors = jacobi.eigh(a)
+    return values, turned(vectors)
+
+
+_eigh_of = functools.partial(
+    of_lapack, "eigh", result=_values_and_vectors, lanes=LANES, devices=SMALL, fewer={(0,): _values}
+)
+_pairs, _of_rows = _eigh_of(filling(np.linalg.eigh), program=jacobi.eigh), _eigh_of(_syevd, program=_in_rows)
 
 
 def _decomposed(a: Any) -> Any:
-    values, vectors = _pairs(a)
+    if a.ndim > 2 or is_small(a, LANES):  # NumPy goes through a stack in C
+        values, vectors = _pairs(a)
+    else:
+        values, rows = _of_rows(a)
+        vectors = turned(rows)
     regular(all_of(values == values, -1), "eigh: the eigenvalues did not converge")
     return values, vectors
 
@@ -221,7 +254,11 @@ def _of_svd(arguments: Any, results: Any, cotangents: Any) -> Any:
     return (u @ inner @ vh + outside,)
 
 
-_triples = of_lapack("svd", filling(_thin), _parts, jacobi.svd, LANES_SVD, devices=SMALL)
+def _values_of(a: Any, values: Any) -> None:
+    values[...] = np.linalg.svd(a, compute_uv=False)
+
+
+_triples = of_lapack("svd", filling(_thin), _parts, jacobi.svd, LANES_SVD, devices=SMALL, fewer={(1,): _values_of})
 
 
 def _singular(a: Any) -> Any:

@@ -50,10 +50,11 @@ class Matrix:
 
 
 def clear_above(matrix: Any) -> None:
-    """Set what is above the diagonal of a square matrix in rows to 0."""
+    """Set what is above the diagonal of a square matrix, or of a part of one, in rows to 0."""
     n = len(matrix)
     if n > 1:
-        run("laset", matrix.dtype, "L", n - 1, n - 1, 0.0, 0.0, matrix.reshape(-1)[1:], n)
+        between = matrix.strides[0] // matrix.itemsize
+        run("laset", matrix.dtype, "L", n - 1, n - 1, 0.0, 0.0, matrix[0, 1:], between)
 
 
 def _word(x: Any, number: Any) -> Any:

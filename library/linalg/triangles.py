@@ -13,7 +13,7 @@ from ...core.expr import Expr, floating, promoted, same_size
 from ...core.primitive import PRIMITIVES
 from ...core.source import at_line
 from ...core.types import Type
-from . import routines, small
+from . import blocked, routines, small
 from .operands import (
     Operation,
     diagonals,
@@ -166,12 +166,10 @@ def _factors(a: Any, factor: Any) -> None:
 
 def _factor(a: Any, factor: Any) -> None:
     """The factor of one matrix, or NaN: NumPy, which is fast for many small ones, copies element by element."""
-    # Column by column, the lower half of a is the upper one of its transpose.
-    n, factor[...] = len(a), a
-    if n and routines.run("potrf", a.dtype, "U", n, factor, n):
+    try:
+        blocked.cholesky(a, factor)  # column by column, the lower half of a is the upper one of its transpose
+    except np.linalg.LinAlgError:
         factor[...] = np.nan
-    else:
-        routines.clear_above(factor)
 
 
 def _of_factor(arguments: Any, factor: Any, cotangent: Any) -> Any:

@@ -442,6 +442,57 @@ def test_what_a_function_fills_may_be_kept() -> None:
         az.operation("random", c=az.c_function("libc.so.6", "getentropy"), result=az.f64, fills=True)
 
 
+def test_a_function_with_fewer_results_is_called_where_they_are_enough() -> None:
+    called: list[str] = []
+
+    def noting(name: str, *results: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda x: (called.append(name), tuple(result(x) for result in results))[1]
+
+    first = az.operation("first", numpy=noting("first", np.floor), result=lambda x: (x,))
+    both = az.operation("both", numpy=noting("both", np.floor, np.ceil), result=lambda x: (x, x, az.f64)[:2])
+    least, middle, most = (lambda x: np.floor(x)), (lambda x: np.sum(x)), (lambda x: np.ceil(x))
+    outer = az.operation("outer", numpy=noting("outer", least, most), result=lambda x: (x, x))
+    three = az.operation(
+        "three",
+        numpy=noting("three", least, middle, most),
+        result=lambda x: (x, az.f64, x),
+        fewer={(0,): first, (0, 2): outer},
+    )
+    x = RANDOM.standard_normal(9)
+    cases: list[tuple[Callable[[Any], Any], str]] = [
+        (lambda x: three(x)[0], "first"),
+        (lambda x: three(x)[2], "outer"),
+        (lambda x: three(x)[::2], "outer"),
+        (lambda x: three(x)[1], "three"),
+        (lambda x: three(x)[:2], "three"),
+        (lambda x: az.map(lambda y: three(x * y)[0], x), "first"),
+        (lambda x: both(x)[0], "both"),
+    ]
+    for program, name in cases:
+        wanted = az.evaluate(program)(x)
+        called.clear()
+        found = az.compile(program, threads=1)(x)
+        assert {*called} == {name}
+        for mine, theirs in zip(flat(found), flat(wanted), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    wrong: list[tuple[Any, dict[str, Any], str]] = [
+        (
+            {(1,): first},
+            {},
+            r"f: fewer: first gives \(f64\[n\]\), where its results \(1,\) are \(f64\) \(at .*test_call",
+        ),
+        ({(0, 9): outer}, {}, r"f: fewer: outer gives \(f64\[n\], f64\[n\]\), where its results \(0, 9\) are"),
+        ({(2, 0): outer}, {}, "the operation f: fewer has operations by the places of their results, ascending"),
+        ({(): outer}, {}, "the operation f: fewer has operations by the places"),
+        ({(0,): np.floor}, {}, "the operation f: fewer has operations by the places"),
+        ({(0,): first}, {"effects": True}, "the operation f has effects, and so is never another one"),
+    ]
+    for fewer, options, told in wrong:
+        with pytest.raises(TypeError, match=told):
+            f = az.operation("f", numpy=np.modf, result=lambda x: (x, az.f64, x), fewer=fewer, **options)
+            az.pretty(az.program(lambda x, f=f: f(x)[0]).at(az.Array[az.f64, "n"]))
+
+
 def test_views_keep_the_arena_of_their_call() -> None:
     kept: list[np.ndarray] = []
     keeping = az.operation("keeping", numpy=lambda x: [kept.append(x[::2]), 1.0][1], result=az.f64, views=True)

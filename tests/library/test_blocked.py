@@ -186,6 +186,46 @@ def test_inverses_by_blocks(n: int, dtype: Any) -> None:
     np.testing.assert_allclose(found[0].T @ a, np.eye(n), atol=100 * np.finfo(dtype).eps)
 
 
+def positive(n: int, dtype: Any = np.float64) -> Array:
+    a = general(n, n, dtype)
+    return (a @ a.T + 2 * n * np.eye(n)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shared", [1, blocked.SHARED])  # by panels whatever the extents, and by LAPACK alone
+@pytest.mark.parametrize("n", [0, 1, 2, blocked.NARROW - 1, blocked.NARROW + 1, 700, 2 * blocked.NARROW + BLOCK + 3])
+def test_factors_of_positive_matrices(n: int, shared: int, dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocked, "SHARED", shared)
+    a, found = positive(n, dtype), [np.full((n, n), np.nan, dtype) for _ in range(3)]
+    given = a + np.triu(np.full_like(a, np.nan), 1)  # the half that is not looked at
+    for threads, factor in enumerate(found, 1):
+        surroundings.threads = threads
+        on_one_thread(blocked.cholesky)(given, factor)
+    surroundings.threads = 1
+    assert same(found[1:], found[:1] * 2) and (np.triu(found[0], 1) == 0).all()
+    expected = np.linalg.cholesky(a.astype(np.float64))
+    np.testing.assert_allclose(found[0], expected, atol=20 * np.finfo(dtype).eps * max(n, 1))
+
+
+@pytest.mark.parametrize("place", [0, 450, 999])
+def test_a_large_matrix_without_a_factor_or_with_nan(place: int) -> None:
+    a = positive(1000)
+    factor = az.compile(lambda a: az.linalg.cholesky(a), threads=2)
+    assert same([factor(a)], [az.evaluate(lambda a: az.linalg.cholesky(a))(a)])
+    for wrong in (-1.0, np.nan):
+        a[place, place] = wrong
+        with pytest.raises(np.linalg.LinAlgError, match=r"cholesky: the matrix is not positive definite, at .*test_bl"):
+            factor(a)
+
+
+def test_a_triangle_alone_is_that_of_both_factors() -> None:
+    for rows, columns in [(BLOCK, BLOCK), (BLOCK + 70, BLOCK + 9), (BLOCK - 9, BLOCK + 70)]:
+        a = general(rows, columns)
+        (q, r), alone = factors(a, 2), np.empty((columns, min(rows, columns)))
+        on_one_thread(blocked.qr)(np.ascontiguousarray(a.T), None, alone)
+        assert same([alone.T], [r]) and q.any()
+
+
 def test_a_call_says_how_many_threads_it_has() -> None:
     once, each = lambda x: threads_of(x), lambda x: az.map(threads_of, x)
     for threads in (1, 2, 3):
