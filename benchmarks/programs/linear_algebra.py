@@ -78,18 +78,28 @@ def elimination(a: Square, b: Square) -> Square:
 
 
 @az.program
-def reflections(a: Square, b: Square) -> Square:
-    return az.linalg.qr(a).R
+def reflections(a: Square, b: Square) -> tuple[Square, Square]:
+    return tuple(az.linalg.qr(a))
+
+
+@az.program
+def eigenvectors(a: Square, b: Square) -> tuple[Vector, Square]:
+    return tuple(az.linalg.eigh(a))
 
 
 @az.program
 def eigenvalues(a: Square, b: Square) -> Vector:
-    return az.linalg.eigh(a).eigenvalues
+    return az.linalg.eigvalsh(a)
+
+
+@az.program
+def singular_vectors(a: Square, b: Square) -> tuple[Square, Vector, Square]:
+    return tuple(az.linalg.svd(a))
 
 
 @az.program
 def singular_values(a: Square, b: Square) -> Vector:
-    return az.linalg.svd(a).S
+    return az.linalg.svdvals(a)
 
 
 @az.program

@@ -176,7 +176,7 @@ def _syevd(a: Any, values: Any, rows: Any) -> None:
         values[...] = np.nan
 
 
-def _values(a: Any, values: Any) -> None:
+def _eigenvalues(a: Any, values: Any) -> None:
     values[...] = np.linalg.eigvalsh(a)
 
 
@@ -186,7 +186,7 @@ def _in_rows(a: Any) -> Any:
 
 
 _eigh_of = functools.partial(
-    of_lapack, "eigh", result=_values_and_vectors, lanes=LANES, devices=SMALL, fewer={(0,): _values}
+    of_lapack, "eigh", result=_values_and_vectors, lanes=LANES, devices=SMALL, fewer={(0,): _eigenvalues}
 )
 _pairs, _of_rows = _eigh_of(filling(np.linalg.eigh), program=jacobi.eigh), _eigh_of(_syevd, program=_in_rows)
 
@@ -234,8 +234,24 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Expr:
 # Singular values
 
 
-def _thin(a: Any) -> Any:
-    return np.linalg.svd(a, full_matrices=False)
+def _gesdd(a: Any, u: Any, s: Any, vh: Any) -> None:
+    if a.ndim > 2:  # NumPy goes through a stack in C
+        filling(functools.partial(np.linalg.svd, full_matrices=False))(a, u, s, vh)
+        return
+    rows, columns = a.shape
+    if not s.size:
+        return
+    # Column by column this is the transpose, whose left vectors are the right ones.
+    arrays = (np.array(a), columns, s, vh, columns, u, s.size)
+    places, room = np.empty(8 * s.size, np.intc), np.empty(1, a.dtype)
+
+    def run(work: Any, size: int) -> int:
+        return routines.run("gesdd", a.dtype, "S", columns, rows, *arrays, work, size, places)
+
+    run(room, -1)  # says how much it takes
+    size = int(room[0])
+    if run(np.empty(size, a.dtype), size):
+        s[...] = np.nan
 
 
 def _parts(type: Type) -> tuple[Type, Type, Type]:
@@ -254,11 +270,11 @@ def _of_svd(arguments: Any, results: Any, cotangents: Any) -> Any:
     return (u @ inner @ vh + outside,)
 
 
-def _values_of(a: Any, values: Any) -> None:
+def _singular_values(a: Any, values: Any) -> None:
     values[...] = np.linalg.svd(a, compute_uv=False)
 
 
-_triples = of_lapack("svd", filling(_thin), _parts, jacobi.svd, LANES_SVD, devices=SMALL, fewer={(1,): _values_of})
+_triples = of_lapack("svd", _gesdd, _parts, jacobi.svd, LANES_SVD, devices=SMALL, fewer={(1,): _singular_values})
 
 
 def _singular(a: Any) -> Any:

@@ -109,9 +109,11 @@ def in_scipy() -> dict[str, Any]:
     return {
         "cholesky": lambda a, b: linalg.cholesky(a, lower=True, check_finite=False),
         "lu": lambda a, b: linalg.lu_factor(a, check_finite=False)[0],
-        "qr": lambda a, b: linalg.qr(a, mode="economic", check_finite=False)[1],
-        "eigh": lambda a, b: linalg.eigh(a, driver="evd", check_finite=False)[0],
-        "svd": lambda a, b: linalg.svd(a, full_matrices=False, check_finite=False)[1],
+        "qr": lambda a, b: linalg.qr(a, mode="economic", check_finite=False),
+        "eigh": lambda a, b: linalg.eigh(a, driver="evd", check_finite=False),
+        "eigvalsh": lambda a, b: linalg.eigvalsh(a, driver="evd", check_finite=False),
+        "svd": lambda a, b: linalg.svd(a, full_matrices=False, check_finite=False),
+        "svdvals": lambda a, b: linalg.svdvals(a, check_finite=False),
         "triangle": lambda a, b: linalg.solve_triangular(a, b, lower=True, check_finite=False),
     }
 
@@ -146,8 +148,10 @@ FACTORS = {
     "cholesky": linear_algebra.factor,
     "lu": linear_algebra.elimination,
     "qr": linear_algebra.reflections,
-    "eigh": linear_algebra.eigenvalues,
-    "svd": linear_algebra.singular_values,
+    "eigh": linear_algebra.eigenvectors,
+    "eigvalsh": linear_algebra.eigenvalues,
+    "svd": linear_algebra.singular_vectors,
+    "svdvals": linear_algebra.singular_values,
     "triangle": linear_algebra.substitution,
 }
 
