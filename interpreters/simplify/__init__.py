@@ -51,6 +51,7 @@ from .liveness import Atom, Block, Closed, Nesting, Operation, Use
 from .redundant_loops import RedundantLoops
 from .rematerialisation import Rematerialisation, stores_arrays
 from .rules import rewrite
+from .stored_parts import StoredParts
 from .switches import is_on
 from .unswitching import unswitched
 from .write_once import WriteOnce
@@ -98,7 +99,7 @@ def _round(block: terms.Block, fuse: bool) -> terms.Block:
 
 def _rewritten(block: terms.Block) -> terms.Block:
     """The term with fewer loops, or loops that store less; the same object when there are none."""
-    for change in (RedundantLoops, WriteOnce, Rematerialisation) if stores_arrays(block) else ():
+    for change in (RedundantLoops, WriteOnce, Rematerialisation, StoredParts) if stores_arrays(block) else ():
         with build() as builder:
             binders, loops = fresh_binders(builder, block), change(builder)
             results = block.interpret(loops)(Env(), binders)

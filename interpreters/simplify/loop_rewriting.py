@@ -18,6 +18,7 @@ from ...core.graph import Body, Node, Value, sources
 from ...core.language import Binding
 from ...core.types import Type, rank
 from .. import embed
+from .value_numbering import operands
 
 
 @dataclass
@@ -173,6 +174,12 @@ class Readers:
             stack.extend([(inner, branch) for inner in sources(node.args)])
             branch = branch or node.row.branches
             stack.extend([(inner, branch) for inner in [*sources(inside), *statements_in(node)]])
+
+    def reads(self, output: Value) -> list[Node] | None:
+        """The reads of what a loop stored for a step; None if there are other uses of it."""
+        users = [node for node in self.nodes.values() if output in list(operands(node))]
+        plain = all([node.op == "index" and output not in node.args[1:] for node in users])
+        return users if plain and output not in self.results else None
 
 
 @dataclass(frozen=True)

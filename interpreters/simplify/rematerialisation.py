@@ -31,6 +31,7 @@ what is saved is what is read.)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -39,13 +40,13 @@ from ...core.builder import Builder, Replacement, Substitution
 from ...core.dims import Dim, Opaque
 from ...core.graph import Body, Node, Value, sources
 from ...core.terms import Block, Operation
-from ...core.types import ArrayType, dims, i64, is_float, rank
+from ...core.types import ArrayType, dims, element, i64, is_float, rank
 from .costs import is_costly, nodes_within
 from .loop_rewriting import Index, LoopRewriting, Loops, Pending, Readers, source, statements_in
 from .minimum_cut import minimum_cut
 from .value_numbering import ValueNumbering, amount, fused_results, kind, operands, own_work
 
-# To store an element, and to read it again, takes about as long as so many additions.
+# To store eight bytes, and to read them again, takes about as long as so many additions.
 STORED = 12
 # What is stored to save work takes at most so many times the memory of what was stored before.
 MOST = 8
@@ -84,13 +85,15 @@ class _Known:
     """What is known of a node that depends on what a loop has stored.
 
     ``feeds`` are the outputs of the loop and the vertices that it is computed from, ``steps`` the numbers of the loop
-    variables that say at which step they were stored.
+    variables that say at which step they were stored, and ``order`` those that go along the axes of a state, in the
+    read with most of them.
     """
 
     movable: bool  # it may be computed at another place, and all that it needs
     vertex: bool  # its results may be stored
     feeds: frozenset[Value]
     steps: frozenset[int]
+    order: tuple[int, ...] = ()
 
 
 class _Flow:
@@ -102,21 +105,30 @@ class _Flow:
         self.outputs = {output.number for output in loop.outputs}
         self.reads: dict[int, Value] = {}  # by loop variable: the step that is read there
         self.known: dict[int, _Known] = {}
+        self.arrays: dict[Value, Value] = {}  # by the elements that they are made of
         nodes = [readers.nodes[number] for number in sorted(readers.nodes)]  # operands have lower numbers
         for node in nodes:
             self._step(node)
         for node in nodes:
             if not node.free.isdisjoint(self.outputs):
                 self.known[node.number] = self._known(node)
+                if node.op == "generate":
+                    self.arrays.update(zip(node.bodies[0].results, node.results, strict=True))
             elif costly and is_costly(node) and self._of_step_alone(node):
                 steps = frozenset(node.free & self.reads.keys())
                 self.known[node.number] = _Known(True, self._has_place(node, *steps), frozenset(), steps)
 
     def _known(self, node: Node) -> _Known:
         step = self._step(node)
-        movable, feeds, steps = node.row.movable and not node.partial, set[Value](), set[int]()
+        movable, feeds, steps, order = (
+            node.row.movable and not node.partial,
+            set[Value](),
+            set[int](),
+            tuple[int, ...](),
+        )
         if step is not None:
             feeds, steps = {node.args[0]}, {step}
+            order = tuple([place.number for place in node.args[2:] if place.number in self.readers.loops])
         for value in [*(operands(node) if step is None else node.args[1:])]:
             if value.number in self.outputs:
                 movable = False
@@ -124,6 +136,7 @@ class _Flow:
             below = None if source is None else self.known.get(source.number)
             if below is not None:
                 movable, feeds, steps = movable and below.movable, feeds | self._feeding(value), steps | below.steps
+                order = max(order, below.order, key=len)
             elif source is not None and not source.free <= self.loop.known:
                 movable = movable and not source.partial and self._may_go_along(value)
         for statement in statements_in(node):
@@ -136,7 +149,7 @@ class _Flow:
             in_order = all(self.index(j).in_order for j in steps)
             movable = movable and self.costly and in_order and node.number in self.readers.always
         vertex = movable and not node.effects and len(steps) == 1 and self._has_place(node, *steps)
-        return _Known(movable, vertex, frozenset(feeds), frozenset(steps))
+        return _Known(movable, vertex, frozenset(feeds), frozenset(steps), order)
 
     def _of_step_alone(self, node: Node) -> bool:
         """Whether a node is a number of the step, whatever was stored, that may be computed elsewhere."""
@@ -188,9 +201,32 @@ class _Flow:
         return all(atom.number in sizes for atom in atoms if isinstance(atom, Opaque))
 
     def inner(self, value: Value) -> list[Index]:
-        """The loops around a vertex, inside the one that reads."""
-        outer = self.loop.known | self.outputs | self.known[source(value).number].steps
-        return [self.index(number) for number in sorted(value.free - outer)]
+        """The loops around a vertex, inside the one that reads, in the order of the axes of a state that it reads.
+
+        So what several readers make alike is stored once, whatever the order of their loops.
+        """
+        known = self.known[source(value).number]
+        numbers = value.free - self.loop.known - self.outputs - known.steps
+        along = [number for number in dict.fromkeys(known.order) if number in numbers]
+        return [self.index(number) for number in [*along, *sorted(numbers.difference(along))]]
+
+    def in_loop(self, b: Builder) -> tuple[dict[Value, Value], dict[int, Replacement]]:
+        """What stands in the loop that stores for its readers' loop variables, and for nodes that read a step."""
+        body = self.loop.node.bodies[0]
+        states = dict(zip(self.loop.outputs, body.results[len(self.loop.node.args) - 1 :], strict=True))
+        last = b.primitive("subtract", self.count, b.literal(1, i64))
+        mapping: dict[Value, Value] = {}
+        replaced: dict[int, Replacement] = {}
+        for number, step in self.reads.items():
+            j = self.index(number).variable
+            mapping[j] = body.binders[0] if step is j else b.primitive("subtract", last, body.binders[0])
+            if step.source is not None:
+                replaced[step.source.number] = lambda _: (body.binders[0],)
+        for number in self.known:
+            node = self.readers.nodes[number]
+            if self._step(node) is not None:
+                replaced[number] = partial(_read_state, states[node.args[0]], node.args[2:])
+        return mapping, replaced
 
     def prices(self, b: Builder) -> dict[int, int]:
         """What it costs to compute again what the loop computes anyway, by the numbers of nodes.
@@ -204,17 +240,7 @@ class _Flow:
         if not any(costs.values()) or len(self.known) > LARGEST:
             return {}
         numbering, body = ValueNumbering(b), self.loop.node.bodies[0]
-        states = dict(zip(self.loop.outputs, body.results[len(self.loop.node.args) - 1 :], strict=True))
-        mapping: dict[Value, Value] = {}
-        replaced: dict[int, Replacement] = {}
-        for number, step in self.reads.items():
-            mapping[self.index(number).variable] = body.binders[0]
-            if step.source is not None:
-                replaced[step.source.number] = lambda _: (body.binders[0],)
-        for number in self.known:
-            node = self.readers.nodes[number]
-            if self._step(node) is not None:
-                replaced[number] = partial(_read_state, states[node.args[0]], node.args[2:])
+        mapping, replaced = self.in_loop(b)
         found: dict[int, int] = {}
         with numbering.comparing():
             for node in nodes:
@@ -249,13 +275,14 @@ class _Flow:
         before: dict[Value | Node, Collection[Value | Node]] = {}
         for output in self.loop.outputs:
             stays = output in escaping or rank(output.type) < 2
-            weights[output] = 0 if stays else STORED * amount(dims(output.type)[1:])
+            weights[output] = 0 if stays else _to_store(output, dims(output.type)[1:])
         for number, known in self.known.items():
             node = self.readers.nodes[number]
             for value in node.results if known.vertex else ():
                 extents = [index.extent.dim for index in self.inner(value)]
-                each = amount([*[extent for extent in extents if extent is not None], *_dims(value)])
-                weights[value] = STORED * each
+                weights[value] = _to_store(
+                    value, [*[extent for extent in extents if extent is not None], *_dims(value)]
+                )
                 before[value] = [node] if number in prices else known.feeds
             if number in prices:
                 before[node] = known.feeds
@@ -275,9 +302,14 @@ class _Flow:
         saved = sum([price for number, price in prices.items() if number in moved])
         if stored > saved + sum([weights[output] for output in self.loop.outputs]):
             return []
-        if prices and stored > MOST * STORED * sum([amount(dims(output.type)[1:]) for output in self.loop.outputs]):
+        if prices and stored > MOST * sum([_to_store(output, dims(output.type)[1:]) for output in self.loop.outputs]):
             return []
-        return [value for value in chosen if value.source is not None]
+        return [self._whole(value, weights) for value in chosen if value.source is not None]
+
+    def _whole(self, value: Value, weights: Mapping[Value | Node, int]) -> Value:
+        """The array whose element a value is, if it is as light: so it may be one that the loop makes anyway."""
+        whole = self.arrays.get(value)
+        return value if whole is None or weights.get(whole, math.inf) > weights[value] else self._whole(whole, weights)
 
     def _ends(self) -> tuple[set[Value], set[Value]]:
         """The outputs that are needed as they are, and the vertices that are used by what is no vertex."""
@@ -336,6 +368,11 @@ def _read_state(state: Value, places: Sequence[Value], level: Substitution) -> t
     return (level.builder.index(state, [level.value(place) for place in places]),)
 
 
+def _to_store(value: Value, extents: Iterable[Dim]) -> int:
+    """What it takes to store a value, or what a loop stores a step, for all places of these extents."""
+    return STORED * element(value.type).dtype.itemsize * amount(extents) // 8
+
+
 def _dims(value: Value) -> tuple[Dim, ...]:
     return dims(value.type) if isinstance(value.type, ArrayType) else ()
 
@@ -359,21 +396,15 @@ def narrower(b: Builder, loop: Pending, readers: Readers, replaced: dict[int, Re
         return None
     chosen = sorted(cut, key=lambda value: value.number)
     node = loop.node
-    body, count = node.bodies[0], node.args[0]
-    mapping: dict[Value, Value] = {}
-    for output, result in zip(loop.outputs, body.results[len(node.args) - 1 :], strict=True):
-        mapping[output] = b.generate(count, lambda _, result=result: [result])[0]  # type: ignore[misc]
-    last = b.primitive("subtract", count, b.literal(1, i64))
-    for number, step in flow.reads.items():
-        j = flow.index(number).variable
-        mapping[j] = body.binders[0] if step.dim == j.dim else b.primitive("subtract", last, body.binders[0])
+    body = node.bodies[0]
+    mapping, nodes = flow.in_loop(b)
     results, positions = list(body.results), dict[Value, int]()
     for value in chosen:
         inner = flow.inner(value)
 
         def element(*q: Value, value: Value = value, inner: Sequence[Index] = inner) -> Value:
             known = {index.variable: x for index, x in zip(inner, q, strict=True)}
-            return b.substitute([value], mapping | known)[0]
+            return Substitution(b, mapping | known, None, (), nodes).values([value])[0]
 
         positions[value] = len(results)
         results.append(b.array([index.extent for index in inner], element))

@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.builder import Builder
-from ...core.graph import NONE, Body, Value, numbers
+from ...core.dims import Dim, DimAtom, Opaque, never_negative
+from ...core.graph import NONE, Body, Node, Value, numbers
+from ...core.indexing import extents_of
 from ...core.primitive import Primitive
 from ...core.types import declarations, dims, i64
 from .accumulators import rewrite_accumulate
@@ -22,7 +24,7 @@ from .implied import without_implied, without_repeated
 from .unrolling import iterations
 from .unswitching import is_before_loops
 
-# A read looks behind so many updates of single elements.
+# A read looks behind so many updates.
 UPDATES = 32
 # A function is entered where it is applied when it has at most so many nodes.
 INLINED = 200
@@ -173,24 +175,44 @@ def _index(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> A
 
 
 def _index_of_update(b: Builder, array: Value, indices: Args) -> Answer:
-    """An element of an array with elements written one by one, where it is certain which write it meets."""
-    old = array
+    """An element of an updated array, where it is certain which write it meets, or that it meets none.
+
+    What a loop updates may be overwritten by it, and so is not read beside it, unless it is computed where it is read.
+    """
+    found = old = array
     for _ in range(UPDATES):
         node = old.source
         if node is None or node.op != "scatter" or node.effects:
             break
-        count = node.static[1]
-        if any([extent.literal != 1 for extent in node.args[:count]]):
-            break
-        results = b.instantiate(node.bodies[0], [b.literal(0, i64)] * count)
-        axes = len(results) - len(node.results)
-        apart = [_distance(x, y) for x, y in zip(indices, results[:axes], strict=False)]
-        if all(distance == 0 for distance in apart):
-            return [b.index(results[axes + old.position], indices[axes:])]
-        if not any(apart):
+        count, body = node.static[1], node.bodies[0]
+        axes, single = len(body.results) - len(node.results), all([x.literal == 1 for x in node.args[: node.static[1]]])
+        if single:
+            results = b.instantiate(body, [b.literal(0, i64)] * count)
+            if all([_distance(x, y) == 0 for x, y in zip(indices, results[:axes], strict=False)]):
+                return [b.index(results[axes + old.position], indices[axes:])]
+        if not _passed_by(b, node, indices):
             break
         old = node.args[count + old.position]
-    return None if old is array else [b.index(old, indices)]
+        if (single and found.source is node) or _cost_of_read(old, len(indices), NONE) <= CHEAP:
+            found = old
+    return None if found is array else [b.index(found, indices)]
+
+
+def _passed_by(b: Builder, update: Node, indices: Args) -> bool:
+    """Whether no iteration of an update writes at a place, since all of them are before it along an axis, or after."""
+    count, body = update.static[1], update.bodies[0]
+    own = {binder.number: extent.dim for binder, extent in zip(body.binders, update.args[:count], strict=True)}
+    around = extents_of(b)
+
+    def extents(atom: DimAtom) -> Dim | None:
+        return own.get(atom.number) if isinstance(atom, Opaque) and atom.number in own else around(atom)
+
+    for x, y in zip(indices, body.results[: len(body.results) - len(update.results)], strict=False):
+        if x.dim is not None and y.dim is not None:
+            apart = x.dim - y.dim
+            if never_negative(apart - 1, extents) or never_negative(-apart - 1, extents):
+                return True
+    return False
 
 
 def _distance(x: Value, y: Value) -> int | None:
@@ -213,9 +235,9 @@ def _cost_of_read(array: Value, axes: int, inside: frozenset[int]) -> float:
 
 
 def _generate(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
-    """Results that are copies of other arrays are these; what each iteration requires alike is required once.
+    """Results that are copies of other arrays are these, and equal ones are one.
 
-    So is what loops before have required.
+    What each iteration requires alike is required once, and so is what loops before have required.
     """
     body = bodies[0]
     if not body.results and (not body.statements or iterations(b, args[0], body) is not None):
@@ -226,6 +248,10 @@ def _generate(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -
     if body.statements:
         left = without_repeated(b, args[0], body)
         return None if left is body else b.emit("generate", static, args, [left])
+    different = tuple(dict.fromkeys(body.results))
+    if len(different) < len(body.results):
+        once = b.emit("generate", static, args, [b.close(body.binders, (), different, body.partial)])
+        return [once[different.index(result)] for result in body.results]
     copies: dict[int, Value] = {}
     for k, result in enumerate(body.results):
         array = _reads_in_order(result, [body.binders[0]])

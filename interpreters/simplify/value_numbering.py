@@ -111,6 +111,13 @@ class ValueNumbering:
             self._keys[node.number] = *start(node), again.number
         return self._keys[node.number]
 
+    def read_at_several_places(self) -> set[int]:
+        """The nodes, by number, whose arrays had elements computed for more than one reader's loop."""
+        places: dict[int, set[int]] = {}
+        for number, _, first, *_ in self._elements:
+            places.setdefault(number, set()).add(first)
+        return {number for number, found in places.items() if len(found) > 1}
+
     def _rule(
         self, b: Builder, op: str, static: tuple[Any, ...], args: tuple[Value, ...], bodies: tuple[Body, ...]
     ) -> tuple[Value, ...] | None:
@@ -182,23 +189,34 @@ def fused_results(b: Builder, results: Sequence[Value]) -> list[Value]:
         if x.source is not None and x.source.op == "generate" and not x.source.bodies[0].statements:
             groups.setdefault(dims(x.type), []).append(k)
     for group in groups.values():
-        if len({results[k].source for k in group}) < 2:  # one loop already
-            continue
-        extents = b.sizes(results[group[0]])
-
-        def build(*q: Value, group: Sequence[int] = group, extents: Sequence[Value] = extents) -> Sequence[Value]:
-            if len(q) < len(extents):
-                return b.generate(extents[len(q)], lambda i: build(*q, i, group=group, extents=extents))
-            return [b.index(results[k], q) for k in group]
-
-        numbers = {source.number for k in group if (source := results[k].source) is not None}
-        wider = [*made]
-        with ValueNumbering(b, numbers).comparing():
-            for k, array in zip(group, build(), strict=True):
+        while group:
+            numbers = {source.number for k in group if (source := results[k].source) is not None}
+            if len(numbers) < 2:  # one loop already
+                break
+            numbering = ValueNumbering(b, numbers)
+            arrays = _in_one_loop(b, numbering, [results[k] for k in group])
+            wider = [*made]
+            for k, array in zip(group, arrays, strict=True):
                 wider[k] = array
-        if not _mentioned(wider) & numbers:
-            made = wider
+            needed = numbers & (_mentioned(wider) | numbering.read_at_several_places())
+            if not needed:
+                made = wider
+                break
+            group = [k for k in group if (source := results[k].source) is None or source.number not in needed]
     return made
+
+
+def _in_one_loop(b: Builder, numbering: ValueNumbering, arrays: Sequence[Value]) -> Sequence[Value]:
+    """Arrays over the same extents as the results of one loop."""
+    extents = b.sizes(arrays[0])
+
+    def build(*q: Value) -> Sequence[Value]:
+        if len(q) < len(extents):
+            return b.generate(extents[len(q)], lambda i: build(*q, i))
+        return [b.index(array, q) for array in arrays]
+
+    with numbering.comparing():
+        return build()
 
 
 def _mentioned(values: Sequence[Value]) -> set[int]:

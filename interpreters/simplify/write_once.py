@@ -22,7 +22,6 @@ from ...core.builder import Builder, Replacement, Substitution
 from ...core.graph import Node, Value
 from ...core.types import rank
 from .loop_rewriting import LoopRewriting, Loops, Pending, Readers
-from .value_numbering import operands
 
 
 class WriteOnce(LoopRewriting):
@@ -35,7 +34,7 @@ class WriteOnce(LoopRewriting):
             count, body = len(loop.node.args) - 1, loop.node.bodies[0]
             dropped: list[int] = []
             for position, output in enumerate(loop.outputs, count):
-                history, reads = _history(self.builder, loop, position), _reads(readers, output)
+                history, reads = _history(self.builder, loop, position), readers.reads(output)
                 if history is not None and reads is not None:
                     dropped.append(position)
                     replaced.update({node.number: partial(_read, loop, history, node.args[1:]) for node in reads})
@@ -83,13 +82,6 @@ def _history(b: Builder, loop: Pending, position: int) -> _History | None:
                 if offset is not None and offset.free <= loop.known:
                     return _History(number, axis, offset, bool(backwards), stored is following)
     return None
-
-
-def _reads(readers: Readers, output: Value) -> list[Node] | None:
-    """The reads of what a loop stored for a step; None if there are other uses of it."""
-    users = [node for node in readers.nodes.values() if output in list(operands(node))]
-    plain = all([node.op == "index" and output not in node.args[1:] for node in users])
-    return users if plain and output not in readers.results else None
 
 
 def _read(loop: Pending, history: _History, indices: Sequence[Value], level: Substitution) -> tuple[Value, ...]:
