@@ -35,7 +35,7 @@ from ....core.environment import Env
 from ....core.graph import Node, Value, sources
 from ....core.placement import to_block
 from ....core.terms import Block
-from ....core.types import dims, element
+from ....core.types import Scalar, dims, element
 from ....interpreters.embed import Embed, fresh_binders
 from ....interpreters.simplify.rules import component_operator, rewrite
 from ....interpreters.simplify.value_numbering import operands
@@ -361,10 +361,11 @@ class _Plan:
 
     def _made(self, reader: _Reader) -> Value:
         """The new form of a sum, as a value on the binders of the loops around it."""
-        factors = list(reader.new.factors)
+        factors, type = list(reader.new.factors), reader.node.results[0].type
+        assert isinstance(type, Scalar)
         steps = list(self._steps(reader.new))
         for step in steps:
-            group = [each for each in factors if step.loop.number in each.free]
+            group = [each for each in factors if step.loop.number in each.free] or [self.builder.literal(1, type)]
             rest = [each for each in factors if step.loop.number not in each.free]
             last = step is steps[-1]
             factors = [*rest, self._summed(step, group) if last else self._stored(step, group, reader.loops)]

@@ -146,6 +146,20 @@ def forms_of(program: Any) -> tuple[Form, ...]:
     return reassociated(schedule(simplify(legalised(instance_of(program).term))), host_target())
 
 
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_a_sum_over_a_loop_that_no_factor_mentions(n: int) -> None:
+    """Ones are no factors, and a product with a diagonal is one term: what is left is a sum of nothing but ones."""
+
+    @az.program
+    def program(x: az.Array[az.f64, "n"]) -> az.f64:
+        n = az.size(x)
+        product = (az.eye(n) @ az.ones((n, n))) @ az.diag(az.ones(n))
+        return az.sum(az.map(lambda a: az.sum(product * a), x))
+
+    x = np.arange(1.0, n + 1)
+    assert az.compile(program)(x) == az.evaluate(program)(x) == n**2 * x.sum()
+
+
 def test_a_symmetric_sum_is_read_from_one_triangle() -> None:
     texts = [az.pretty(form.block, style="loops") for form in forms_of(gram)]
     assert "sum(i < d: q[r, i] * (t2[c, i] if c >= i else t2[i, c]))" in texts[0]
