@@ -40,7 +40,7 @@ from ...core.builder import Builder, Replacement, Substitution
 from ...core.dims import Dim, Opaque
 from ...core.graph import Body, Node, Value, sources
 from ...core.terms import Block, Operation
-from ...core.types import ArrayType, dims, element, i64, is_float, rank
+from ...core.types import ArrayType, dims, element, i64, is_data, is_float, rank
 from .costs import is_costly, nodes_within
 from .loop_rewriting import Index, LoopRewriting, Loops, Pending, Readers, source, statements_in
 from .minimum_cut import minimum_cut
@@ -112,20 +112,16 @@ class _Flow:
         for node in nodes:
             if not node.free.isdisjoint(self.outputs):
                 self.known[node.number] = self._known(node)
-                if node.op == "generate":
-                    self.arrays.update(zip(node.bodies[0].results, node.results, strict=True))
+                if node.op == "generate" and len(node.results) == 1:
+                    self.arrays[node.bodies[0].results[0]] = node.results[0]
             elif costly and is_costly(node) and self._of_step_alone(node):
                 steps = frozenset(node.free & self.reads.keys())
                 self.known[node.number] = _Known(True, self._has_place(node, *steps), frozenset(), steps)
 
     def _known(self, node: Node) -> _Known:
         step = self._step(node)
-        movable, feeds, steps, order = (
-            node.row.movable and not node.partial,
-            set[Value](),
-            set[int](),
-            tuple[int, ...](),
-        )
+        movable, order = node.row.movable and not node.partial, tuple[int, ...]()
+        feeds, steps = set[Value](), set[int]()
         if step is not None:
             feeds, steps = {node.args[0]}, {step}
             order = tuple([place.number for place in node.args[2:] if place.number in self.readers.loops])
@@ -148,7 +144,8 @@ class _Flow:
         if is_costly(node):
             in_order = all(self.index(j).in_order for j in steps)
             movable = movable and self.costly and in_order and node.number in self.readers.always
-        vertex = movable and not node.effects and len(steps) == 1 and self._has_place(node, *steps)
+        stored = not node.effects and all([is_data(value.type) for value in node.results])
+        vertex = movable and stored and len(steps) == 1 and self._has_place(node, *steps)
         return _Known(movable, vertex, frozenset(feeds), frozenset(steps), order)
 
     def _of_step_alone(self, node: Node) -> bool:
@@ -219,7 +216,7 @@ class _Flow:
         replaced: dict[int, Replacement] = {}
         for number, step in self.reads.items():
             j = self.index(number).variable
-            mapping[j] = body.binders[0] if step is j else b.primitive("subtract", last, body.binders[0])
+            mapping[j] = body.binders[0] if step.dim == j.dim else b.primitive("subtract", last, body.binders[0])
             if step.source is not None:
                 replaced[step.source.number] = lambda _: (body.binders[0],)
         for number in self.known:

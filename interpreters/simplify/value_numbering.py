@@ -43,6 +43,7 @@ class ValueNumbering:
 
     def __init__(self, b: Builder, only: Collection[int] | None = None) -> None:
         self.builder, self.only = b, None if only is None else set(only)
+        self._parts: dict[int, int] = {}  # of the arrays that `only` has: the nodes of rows, and those of the arrays
         self._variables: dict[tuple[Dim, int], Value] = {}
         self._elements: dict[tuple[int, ...], Value] = {}
         self._keys: dict[int, Hashable] = {}  # of loops, by their numbers
@@ -112,11 +113,11 @@ class ValueNumbering:
         return self._keys[node.number]
 
     def read_at_several_places(self) -> set[int]:
-        """The nodes, by number, whose arrays had elements computed for more than one reader's loop."""
+        """The nodes, by number, of arrays that had elements computed for more than one reader's loop along an axis."""
         places: dict[int, set[int]] = {}
         for number, _, first, *_ in self._elements:
             places.setdefault(number, set()).add(first)
-        return {number for number, found in places.items() if len(found) > 1}
+        return {self._parts.get(number, number) for number, found in places.items() if len(found) > 1}
 
     def _rule(
         self, b: Builder, op: str, static: tuple[Any, ...], args: tuple[Value, ...], bodies: tuple[Body, ...]
@@ -133,7 +134,8 @@ class ValueNumbering:
             self._depth += 1
             element = b.instantiate(array.bodies[0], [args[1]])[args[0].position]
             if self.only is not None and element.source is not None:
-                self.only.add(element.source.number)  # a part of such an array
+                self.only.add(element.source.number)
+                self._parts[element.source.number] = self._parts.get(array.number, array.number)
             self._elements[key] = b.index(element, args[2:])
             self._depth -= 1
         return (self._elements[key],)
