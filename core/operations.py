@@ -242,7 +242,8 @@ def operation(
     * ``fills`` says that ``numpy`` is handed, behind its arguments, an array for each result, whose elements are
       anything yet. It writes all of them, and gives nothing: so large results are not copied.
     * ``fewer`` has operations that give some of its results alone, by the places of these, ascending: with
-      ``{(0,): eigenvalues}``, a compiled program that uses no other result calls that one.
+      ``{(0,): eigenvalues}``, a program that is compiled or differentiated, and uses no other result, calls that one.
+      It has the rules of this one, and an expansion if this one has any; else it is never called instead.
 
     What ``numpy`` raises reaches the caller, with a note that says the line. Of several calls inside a parallel loop
     that raise at once it is the exception of the first iteration, and no call is made after an exception.
@@ -278,9 +279,10 @@ def operation(
         checked_rule(f"the {mode} rule of {name}", rule, _MOVING[mode])
     if effects and expansion is not None:
         raise TypeError(at_line(f"{what} has effects, which an expansion does not have"))
-    others = dict(fewer or {})
+    others: dict[Any, Any] = dict(fewer or {})
     for places, other in others.items():
-        if not isinstance(other, ForeignFunction) or list(places) != sorted({*places}) or min(places, default=-1) < 0:
+        numbers = isinstance(places, tuple) and all([type(place) is int and place >= 0 for place in places])
+        if not numbers or not places or list(places) != sorted({*places}) or not isinstance(other, ForeignFunction):
             raise TypeError(at_line(f"{what}: fewer has operations by the places of their results, ascending"))
         if effects or other.function.effects:
             raise TypeError(at_line(f"{what} has effects, and so is never another one with fewer results"))

@@ -413,19 +413,27 @@ class Statement(Operation):
 
 
 class Elsewhere(Operation):
-    """A library operation: the one of its entry that gives the fewest results, of those that give all live ones."""
+    """A library operation: of its entry's operations with fewer results, the least that gives all live ones.
+
+    It must be one that says as much as the entry: has its rules of derivatives, and an expansion.
+    """
 
     def __init__(self, function: Foreign, args: Sequence[Atom]) -> None:
         self.function, self.args = function, args
 
     def emit(self, env: Env[Entry], live: set[int]) -> Sequence[Entry]:
-        values = [arg.value(env) for arg in self.args]
-        width = len(self.function.result_types([value.type for value in values]))
-        offered = [places for places in self.function.fewer if live <= {*places}]
+        function, values = self.function, [arg.value(env) for arg in self.args]
+        offered = [
+            places
+            for places, other in function.fewer.items()
+            if live <= {*places}
+            and function.rules.keys() <= other.rules.keys()
+            and (function.expansion is None or other.expansion is not None)
+        ]
         if not offered:
-            return current().emit("foreign", (self.function,), values)
-        places = min(offered, key=len)
-        return _spread(places, current().emit("foreign", (self.function.fewer[places],), values), width)
+            return current().emit("foreign", (function,), values)
+        places, width = min(offered, key=len), len(function.result_types([value.type for value in values]))
+        return _spread(places, current().emit("foreign", (function.fewer[places],), values), width)
 
 
 def _spread(positions: Sequence[int], values: Sequence[Value], width: int) -> list[Entry]:

@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ...core.builder import Builder, Replacement, Substitution
 from ...core.dims import Dim
@@ -175,9 +176,17 @@ class Readers:
             branch = branch or node.row.branches
             stack.extend([(inner, branch) for inner in [*sources(inside), *statements_in(node)]])
 
+    @cached_property
+    def _users(self) -> dict[Value, list[Node]]:
+        users: dict[Value, list[Node]] = {}
+        for node in self.nodes.values():
+            for value in dict.fromkeys(operands(node)):
+                users.setdefault(value, []).append(node)
+        return users
+
     def reads(self, output: Value) -> list[Node] | None:
         """The reads of what a loop stored for a step; None if there are other uses of it."""
-        users = [node for node in self.nodes.values() if output in list(operands(node))]
+        users = self._users.get(output, [])
         plain = all([node.op == "index" and output not in node.args[1:] for node in users])
         return users if plain and output not in self.results else None
 

@@ -198,14 +198,19 @@ class _Flow:
         return all(atom.number in sizes for atom in atoms if isinstance(atom, Opaque))
 
     def inner(self, value: Value) -> list[Index]:
-        """The loops around a vertex, inside the one that reads, in the order of the axes of a state that it reads.
+        """The loops around a vertex, inside the one that reads, along the axes of a state that it reads.
 
-        So what several readers make alike is stored once, whatever the order of their loops.
+        So what several readers make alike is stored once. But the loops are as they are nested where some go along no
+        axis, or something costly in the vertex is made for some of them alone: it stays outside of the others.
         """
         known = self.known[source(value).number]
         numbers = value.free - self.loop.known - self.outputs - known.steps
         along = [number for number in dict.fromkeys(known.order) if number in numbers]
-        return [self.index(number) for number in [*along, *sorted(numbers.difference(along))]]
+        if len(along) < len(numbers) or any(
+            is_costly(x) and not numbers <= x.free for x in nodes_within([value], numbers)
+        ):
+            along = sorted(numbers)
+        return [self.index(number) for number in along]
 
     def in_loop(self, b: Builder) -> tuple[dict[Value, Value], dict[int, Replacement]]:
         """What stands in the loop that stores for its readers' loop variables, and for nodes that read a step."""

@@ -185,7 +185,7 @@ def _index_of_update(b: Builder, array: Value, indices: Args) -> Answer:
         if node is None or node.op != "scatter" or node.effects:
             break
         count, body = node.static[1], node.bodies[0]
-        axes, single = len(body.results) - len(node.results), all([x.literal == 1 for x in node.args[: node.static[1]]])
+        axes, single = len(body.results) - len(node.results), all([extent.literal == 1 for extent in node.args[:count]])
         if single:
             results = b.instantiate(body, [b.literal(0, i64)] * count)
             if all([_distance(x, y) == 0 for x, y in zip(indices, results[:axes], strict=False)]):

@@ -113,7 +113,10 @@ class ValueNumbering:
         return self._keys[node.number]
 
     def read_at_several_places(self) -> set[int]:
-        """The nodes, by number, of arrays that had elements computed for more than one reader's loop along an axis."""
+        """The nodes, by number, of arrays that had elements computed for more than one reader's loop along an axis.
+
+        Of an array of rows the axes are looked at one by one, as reads of the rows.
+        """
         places: dict[int, set[int]] = {}
         for number, _, first, *_ in self._elements:
             places.setdefault(number, set()).add(first)
@@ -204,7 +207,7 @@ def fused_results(b: Builder, results: Sequence[Value]) -> list[Value]:
             if not needed:
                 made = wider
                 break
-            group = [k for k in group if (source := results[k].source) is None or source.number not in needed]
+            group = [k for k in group if (source := results[k].source) and source.number not in needed]
     return made
 
 

@@ -6,6 +6,7 @@ Where eigenvalues or singular values are equal, their vectors have no derivative
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -22,6 +23,7 @@ from . import blocked, jacobi, routines, small
 from .operands import (
     SMALL,
     constant,
+    each_of,
     filling,
     is_small,
     like,
@@ -70,6 +72,26 @@ class LstsqResult(NamedTuple):
     s: Any
 
 
+def _fill_with_nan(*arrays: Any) -> None:
+    for array in arrays:
+        array[...] = np.nan
+
+
+def _alone(values_of: Callable[[Any], Any]) -> Callable[[Any, Any], None]:
+    """NumPy's function for the values of matrices, which fills an array with them, or with NaN where it finds none."""
+
+    def filled(a: Any, values: Any) -> None:
+        try:
+            values[...] = values_of(a)
+        except np.linalg.LinAlgError:
+            if a.ndim > 2:
+                each_of(filled, a, values)
+            else:
+                _fill_with_nan(values)
+
+    return filled
+
+
 def _factors(type: Type) -> tuple[Type, Type]:
     rows, columns = dims(type)[-2:]
     least = rows.minimum(columns)
@@ -96,10 +118,6 @@ def _triangle(turned: Any, r: Any) -> None:
     blocked.qr(np.array(turned), None, r)
 
 
-def _triangles(a: Any, r: Any) -> None:
-    r[...] = np.linalg.qr(a, mode="r")
-
-
 def _turned_factors(type: Type) -> tuple[Type, Type]:
     columns, rows = dims(type)
     least = rows.minimum(columns)
@@ -111,7 +129,14 @@ def _of_columns(a: Any) -> Any:
     return turned(q), turned(r)
 
 
-_of_each = of_lapack("qr", filling(np.linalg.qr), _factors, small.orthonormal, LANES, fewer={(1,): _triangles})
+_of_each = of_lapack(
+    "qr",
+    filling(np.linalg.qr),
+    _factors,
+    small.orthonormal,
+    LANES,
+    fewer={(1,): _alone(functools.partial(np.linalg.qr, mode="r"))},
+)
 _of_turned = of_lapack("qr", _geqrt, _turned_factors, _of_columns, LANES, fewer={(1,): _triangle})
 
 
@@ -173,11 +198,7 @@ def _syevd(a: Any, values: Any, rows: Any) -> None:
     n, rows[...] = len(a), a  # column by column, its lower half is the upper one
     work, places = np.empty(1 + 6 * n + 2 * n * n, a.dtype), np.empty(3 + 5 * n, np.intc)
     if n and routines.run("syevd", a.dtype, "V", "U", n, rows, n, values, work, work.size, places, places.size):
-        values[...] = np.nan
-
-
-def _eigenvalues(a: Any, values: Any) -> None:
-    values[...] = np.linalg.eigvalsh(a)
+        _fill_with_nan(values, rows)
 
 
 def _in_rows(a: Any) -> Any:
@@ -186,7 +207,7 @@ def _in_rows(a: Any) -> Any:
 
 
 _eigh_of = functools.partial(
-    of_lapack, "eigh", result=_values_and_vectors, lanes=LANES, devices=SMALL, fewer={(0,): _eigenvalues}
+    of_lapack, "eigh", result=_values_and_vectors, lanes=LANES, devices=SMALL, fewer={(0,): _alone(np.linalg.eigvalsh)}
 )
 _pairs, _of_rows = _eigh_of(filling(np.linalg.eigh), program=jacobi.eigh), _eigh_of(_syevd, program=_in_rows)
 
@@ -235,23 +256,25 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Expr:
 
 
 def _gesdd(a: Any, u: Any, s: Any, vh: Any) -> None:
-    if a.ndim > 2:  # NumPy goes through a stack in C
+    """The factors of a matrix, or of each of a stack, by NumPy in C; NaN where they are not found."""
+    if not np.isfinite(a).all():  # an infinity has LAPACK search without end
+        if a.ndim > 2:
+            each_of(_gesdd, a, u, s, vh)
+        else:
+            _fill_with_nan(u, s, vh)
+        return
+    if a.ndim > 2:
         filling(functools.partial(np.linalg.svd, full_matrices=False))(a, u, s, vh)
         return
-    rows, columns = a.shape
-    if not s.size:
+    (rows, columns), least = a.shape, s.size
+    if not least:
         return
     # Column by column this is the transpose, whose left vectors are the right ones.
-    arrays = (np.array(a), columns, s, vh, columns, u, s.size)
-    places, room = np.empty(8 * s.size, np.intc), np.empty(1, a.dtype)
-
-    def run(work: Any, size: int) -> int:
-        return routines.run("gesdd", a.dtype, "S", columns, rows, *arrays, work, size, places)
-
-    run(room, -1)  # says how much it takes
-    size = int(room[0])
-    if run(np.empty(size, a.dtype), size):
-        s[...] = np.nan
+    arrays = (np.array(a), columns, s, vh, columns, u, least)
+    work = np.empty(4 * least * least + 7 * least + 64 * (rows + columns), a.dtype)
+    places = np.empty(8 * least, np.intc)
+    if routines.run("gesdd", a.dtype, "S", columns, rows, *arrays, work, work.size, places):
+        _fill_with_nan(u, s, vh)
 
 
 def _parts(type: Type) -> tuple[Type, Type, Type]:
@@ -270,11 +293,15 @@ def _of_svd(arguments: Any, results: Any, cotangents: Any) -> Any:
     return (u @ inner @ vh + outside,)
 
 
-def _singular_values(a: Any, values: Any) -> None:
-    values[...] = np.linalg.svd(a, compute_uv=False)
-
-
-_triples = of_lapack("svd", _gesdd, _parts, jacobi.svd, LANES_SVD, devices=SMALL, fewer={(1,): _singular_values})
+_triples = of_lapack(
+    "svd",
+    _gesdd,
+    _parts,
+    jacobi.svd,
+    LANES_SVD,
+    devices=SMALL,
+    fewer={(1,): _alone(functools.partial(np.linalg.svd, compute_uv=False))},
+)
 
 
 def _singular(a: Any) -> Any:

@@ -484,6 +484,8 @@ def test_a_function_with_fewer_results_is_called_where_they_are_enough() -> None
         ({(0, 9): outer}, {}, r"f: fewer: outer gives \(f64\[n\], f64\[n\]\), where its results \(0, 9\) are"),
         ({(2, 0): outer}, {}, "the operation f: fewer has operations by the places of their results, ascending"),
         ({(): outer}, {}, "the operation f: fewer has operations by the places"),
+        ({0: first}, {}, "the operation f: fewer has operations by the places"),
+        ({(True,): first}, {}, "the operation f: fewer has operations by the places"),
         ({(0,): np.floor}, {}, "the operation f: fewer has operations by the places"),
         ({(0,): first}, {"effects": True}, "the operation f has effects, and so is never another one"),
     ]
@@ -491,6 +493,38 @@ def test_a_function_with_fewer_results_is_called_where_they_are_enough() -> None
         with pytest.raises(TypeError, match=told):
             f = az.operation("f", numpy=np.modf, result=lambda x: (x, az.f64, x), fewer=fewer, **options)
             az.pretty(az.program(lambda x, f=f: f(x)[0]).at(az.Array[az.f64, "n"]))
+
+
+def test_a_function_with_fewer_results_and_rules_is_not_called() -> None:
+    def rule(primals: Any, cotangents: Any) -> Any:
+        x = primals[0]
+        return (2 * x * cotangents[0] + 3 * x**2 * cotangents[1],)
+
+    square = az.operation("square", numpy=lambda x: x * x, result=lambda x: x)
+    known = az.operation(
+        "known", numpy=lambda x: x * x, result=lambda x: x, derivative={"vjp": lambda x, y: (2 * x[0] * y,)}
+    )
+    x = RANDOM.standard_normal(5)
+    for fewer in ({(0,): square}, {(0,): known}):
+        powers = az.operation(
+            "powers",
+            numpy=lambda x: (x * x, x**3),
+            result=lambda x: (x, x),
+            derivative={"vjp": rule},
+            fewer=fewer,
+        )
+        gradient = az.grad(lambda x, powers=powers: az.sum(powers(x)[0]))
+        for run in (az.evaluate, az.compile):
+            np.testing.assert_allclose(run(gradient)(x), 2 * x)
+        assert az.pretty(gradient.at(az.Array[az.f64, "n"])).count("foreign") <= 1
+    with_expansion = az.operation(
+        "with_expansion",
+        numpy=lambda x: (x * x, x**3),
+        result=lambda x: (x, x),
+        expansion=lambda x: (x * x, x * x * x),
+        fewer={(0,): square},
+    )
+    np.testing.assert_allclose(az.compile(az.grad(lambda x: az.sum(with_expansion(x)[0])))(x), 2 * x)
 
 
 def test_views_keep_the_arena_of_their_call() -> None:

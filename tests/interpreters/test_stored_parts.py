@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plain import Plain
 from test_rematerialisation import count, simplified, stored
 
 import adze as az
+from adze.core.environment import Env
 
 pytestmark = pytest.mark.unguarded
 
@@ -200,3 +202,37 @@ def test_what_the_loop_makes_for_itself_is_stored_as_it_is() -> None:
     assert count(loop.blocks[0], "sin") == 1 and count(loop.blocks[0], "exp") == 1
     x = np.linspace(0.0, 1.0, 6)
     np.testing.assert_allclose(az.compile(gradient)(x), az.evaluate(gradient)(x), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda a: a.T * 0.2 + az.minimum(a.T, az.sum(a, axis=1)[:, None]),
+        lambda a: az.maximum(a.T - az.mean(a, axis=1)[:, None], 0.0),
+        lambda a: az.where(az.max(a, axis=1)[:, None] <= a.T, a.T * 0.5, a.T * 0.1),
+    ],
+)
+def test_what_rows_share_is_made_once_a_row(step: Callable[[Any], Any]) -> None:
+    """What is stored along another axis than its loops are nested would make sums of rows for each element."""
+
+    @az.program
+    def squares(a: Matrix) -> az.f64:
+        return az.sum(az.fori_loop(0, 3, lambda _, a: step(a), a) ** 2)
+
+    term, operations = az.simplify(az.grad(squares)), []
+    for n in (8, 16):
+        plain = Plain({"n": n})
+        term.interpret(plain)(Env(), [np.linspace(0.1, 1.0, n * n).reshape(n, n)])
+        operations.append(plain.operations)
+    assert operations[1] < 5 * operations[0]
+
+
+def test_costly_parts_of_what_is_stored_are_found_in_the_loop() -> None:
+    @az.program
+    def squares(x: Vector) -> az.f64:
+        def step(_: Any, a: Any) -> Any:
+            return az.tanh(az.map(lambda p: az.sum(az.sin(a - p)), a)) * 0.3
+
+        return az.sum(az.fori_loop(0, 3, step, x) ** 2)
+
+    assert stored(az.simplify(az.grad(squares))) == [2, 2]

@@ -338,8 +338,27 @@ def test_vectors_that_nobody_uses_are_not_computed(name: str, monkeypatch: pytes
     assert not calls.get(routine)
     value, slope = az.compile(az.value_and_grad(lambda a: az.sum(call(a) ** 2)))(a)
     np.testing.assert_allclose(value, (wanted**2).sum())
-    once = {"gesdd": 2}.get(routine, 1)  # which is asked for its room first
-    assert slope.shape == a.shape and calls[routine] == once  # the derivative has all of them, and they give the value
+    assert slope.shape == a.shape and calls[routine] == 1  # the derivative has all of them, and they give the value
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a: az.linalg.eigvalsh(a),
+        lambda a: az.linalg.eigh(a).eigenvectors,
+        lambda a: az.linalg.svdvals(a),
+        lambda a: az.linalg.svd(a).U,
+    ],
+)
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_values_that_are_not_found_are_told_with_the_line(call: Any, wrong: float) -> None:
+    a = np.stack([symmetric(general(20, 20))] * 2)
+    alone, unchecked = az.compile(az.program(call)), az.compile(az.program(call), checks=False)
+    assert np.isfinite(alone(a[1])).all()
+    a[1, 2, 2] = wrong
+    with pytest.raises(np.linalg.LinAlgError, match=r"did not converge, at .*test_linalg"):
+        alone(a[1])
+    assert unchecked(a[1]).shape == alone(a[0]).shape
 
 
 # Derivatives: numbers that do not depend on what a factorisation leaves open
