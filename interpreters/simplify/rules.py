@@ -177,23 +177,25 @@ def _index(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> A
 def _index_of_update(b: Builder, array: Value, indices: Args) -> Answer:
     """An element of an updated array, where it is certain which write it meets, or that it meets none.
 
-    What a loop updates may be overwritten by it, and so is not read beside it, unless it is computed where it is read.
+    What is updated may be overwritten, and so is not read beside updates, but for single elements at a known distance,
+    unless it is computed where it is read.
     """
     found = old = array
     for _ in range(UPDATES):
         node = old.source
         if node is None or node.op != "scatter" or node.effects:
             break
-        count, body = node.static[1], node.bodies[0]
-        axes, single = len(body.results) - len(node.results), all([extent.literal == 1 for extent in node.args[:count]])
-        if single:
+        count, body, apart = node.static[1], node.bodies[0], list[int | None]()
+        if all([extent.literal == 1 for extent in node.args[:count]]):
             results = b.instantiate(body, [b.literal(0, i64)] * count)
-            if all([_distance(x, y) == 0 for x, y in zip(indices, results[:axes], strict=False)]):
+            axes = len(results) - len(node.results)
+            apart = [_distance(x, y) for x, y in zip(indices, results[:axes], strict=False)]
+            if all([distance == 0 for distance in apart]):
                 return [b.index(results[axes + old.position], indices[axes:])]
-        if not _passed_by(b, node, indices):
+        if not any(apart) and not _passed_by(b, node, indices):
             break
         old = node.args[count + old.position]
-        if (single and found.source is node) or _cost_of_read(old, len(indices), NONE) <= CHEAP:
+        if (any(apart) and found.source is node) or _cost_of_read(old, len(indices), NONE) <= CHEAP:
             found = old
     return None if found is array else [b.index(found, indices)]
 
