@@ -84,7 +84,9 @@ def reflections(a: Square, b: Square) -> tuple[Square, Square]:
 
 @az.program
 def eigenvectors(a: Square, b: Square) -> tuple[Vector, Square]:
-    return tuple(az.linalg.eigh(a))
+    """Eigenvalues, and the magnitudes of their vectors, whose signs are open."""
+    values, vectors = az.linalg.eigh(a)
+    return values, az.abs(vectors)
 
 
 @az.program

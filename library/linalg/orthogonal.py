@@ -256,7 +256,7 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Expr:
 
 
 def _gesdd(a: Any, u: Any, s: Any, vh: Any) -> None:
-    """The factors of a matrix, or of each of a stack, by NumPy in C; NaN where they are not found."""
+    """The factors of a matrix, or by NumPy, in C, of each of a stack; NaN where they are not found."""
     if not np.isfinite(a).all():  # an infinity has LAPACK search without end
         if a.ndim > 2:
             each_of(_gesdd, a, u, s, vh)
