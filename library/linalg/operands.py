@@ -31,6 +31,7 @@ from ...core.source import at_line, user_line
 from ...core.terms import Failure
 from ...core.types import Type, array_of, dims, element
 from .one_thread import on_one_thread
+from .routines import load
 
 SMALL = 32  # matrices with constant extents up to this one are left to programs of the language
 Operation = Callable[..., Any]
@@ -166,6 +167,7 @@ def of_lapack(
     def applied(*arrays: Any) -> Any:
         if is_small(arrays[0], lanes):
             return each(*arrays)
+        load()
         given = all([dim.is_static() for x in arrays for dim in dims(x.type)])
         return (expanded if given and (devices is None or is_small(arrays[0], devices)) else called)(*arrays)
 

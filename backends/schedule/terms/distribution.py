@@ -62,6 +62,7 @@ from ...decisions import Decisions, origin_text
 from ...target import DISTRIBUTION_ROUNDS, MOST_STORED, NEAR, UPDATES_UNKNOWN_ITERATIONS
 from ...transformations import ALL, Transformations
 from .cuts import LONG, Atom, Body, Cuts, Step, adds, elements_of, free_of, is_length, length_of
+from .pieces import Pieces
 from .shared_updates import Free, Place, repeated, together
 
 
@@ -74,16 +75,26 @@ def schedule(
     """
     if not allowed.distribute:
         return block
+    wanted = decisions or Decisions()
+
+    def step(piece: Block) -> Block:
+        return rebuilt(piece, lambda builder: _Distribute(builder, wanted, groups), rewrite)
+
+    def simplified(piece: Block) -> Block:
+        return simplify(piece, fuse=False) if _accumulates(piece) else piece
+
+    pieces, settled = Pieces(step, simplified), step(block)  # much changes at first, and then here and there
     for _ in range(DISTRIBUTION_ROUNDS):
-        before, block = block, _round(block, decisions or Decisions(), groups)
-        if block == before:
+        if settled == block:
             break
-        block = simplify(block, fuse=False)
+        block = simplify(settled, fuse=False)
+        settled = pieces.settled(block, DISTRIBUTION_ROUNDS)
     return block
 
 
-def _round(block: Block, decisions: Decisions, groups: bool) -> Block:
-    return rebuilt(block, lambda builder: _Distribute(builder, decisions, groups), rewrite)
+def _accumulates(block: Block) -> bool:
+    """Whether a block has updates, which simplify turns into sums where what they need has been stored."""
+    return any([each.op == "accumulate" or any(map(_accumulates, each.blocks)) for each in block.bindings])
 
 
 T = TypeVar("T")
