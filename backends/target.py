@@ -209,6 +209,7 @@ TILED_FUSION_STATEMENTS = 1000  # of a loop over chunks; in a longer one no more
 SPLIT_STATEMENTS = 500  # of a loop's body that is written twice, for the inside and for borders,
 SPLIT_GAIN = 0.1  # and only if this part of its cost is saved inside
 SPLIT_INDEX_PARTS = 24  # of an index that is computed in loops inside of lanes, when it is written as one expression
+SPLIT_LEAST_STRIPS = 4  # of lanes in a constant divisor, so that most strips hold no multiple of it
 FUSION_BINDINGS = 160  # of fused nests together: more values do not fit into the registers
 WIDE_STRIP_BINDINGS = 24  # of a body that runs on several registers at a time
 LONG_STRIP_BINDINGS = 200  # of one that does where it holds few values at a time: random numbers have 130

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ...core.primitive import Expansion, Primitive
 from ...core.types import Scalar, bool_, i64
-from .expressions import All, Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
+from .expressions import All, Apply, Buffer, Constant, Expression, First, Load, MultiplyAdd, Select, Variable
 from .loops import (
     Allocate,
     Assign,
@@ -342,6 +342,9 @@ class _Checker:
                 self._place(buffer, indices, guarded)
             case All():
                 raise InvalidLoops("what all lanes agree on is asked by a branch alone")
+            case First(number):
+                _expect(self.kinds[-1:] == ["lanes"] and not self.groups, "only vectors have lanes side by side")
+                self._expect_type(number, i64)
         return expression.type
 
     def _variable(self, variable: Variable) -> None:  # no _expect: the texts would take longer than the checks

@@ -199,7 +199,21 @@ class All(_Arithmetic):
         return bool_
 
 
-Expression = Constant | Variable | Apply | Select | MultiplyAdd | Load | All
+@node
+class First(_Arithmetic):
+    """What an integer that moves with the lanes is in the first of those that run side by side: it is one for them.
+
+    As that is the target's business, what is made of it says nothing but how the same is computed (see :class:`All`).
+    """
+
+    of: Expression
+
+    @property
+    def type(self) -> Scalar:
+        return i64
+
+
+Expression = Constant | Variable | Apply | Select | MultiplyAdd | Load | All | First
 Operand = _Arithmetic | int  # an expression, or an integer that stands for its constant
 
 

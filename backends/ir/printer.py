@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .expressions import All, Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
+from .expressions import All, Apply, Buffer, Constant, Expression, First, Load, MultiplyAdd, Select, Variable
 from .loops import (
     Allocate,
     Assign,
@@ -204,6 +204,8 @@ def _expression(expression: Expression) -> tuple[str, int]:
             return _call("fma", (a, b, c)), _ATOM
         case All(test):
             return _call("all", (test,)), _ATOM
+        case First(number):
+            return _call("first", (number,)), _ATOM
         case Apply(primitive, arguments):
             if primitive.infix is None or len(arguments) != 2:
                 return _call(primitive.name, arguments), _ATOM

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence, S
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
-from .expressions import All, Apply, Constant, Expression, Load, MultiplyAdd, Select, Variable
+from .expressions import All, Apply, Constant, Expression, First, Load, MultiplyAdd, Select, Variable
 from .loops import (
     WITH_BLOCKS,
     Allocate,
@@ -56,6 +56,8 @@ def operands(expression: Expression) -> tuple[Expression, ...]:
             return (expression.a, expression.b, expression.c)
         case All():
             return (expression.test,)
+        case First():
+            return (expression.of,)
     return ()
 
 

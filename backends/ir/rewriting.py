@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from .expressions import All, Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
+from .expressions import All, Apply, Buffer, Constant, Expression, First, Load, MultiplyAdd, Select, Variable
 from .loops import (
     Allocate,
     Assign,
@@ -209,6 +209,8 @@ def map_operands(e: Expression, function: Callable[[Expression], Expression]) ->
             return changed(e, a=function(a), b=function(b), c=function(c))
         case All(test):
             return changed(e, test=function(test))
+        case First(number):
+            return changed(e, of=function(number))
     return e
 
 

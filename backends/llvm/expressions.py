@@ -75,6 +75,10 @@ class Expressions:
                 return self._apply(expression)
             case ir.All(test):
                 return one(bool_, self._in_all_lanes(test))
+            case ir.First(number):
+                moving = self.evaluate(number)
+                assert not (moving.lanes or moving.axes), f"{number} does not move with the lanes by a constant"
+                return one(i64, moving.parts[0])
 
     def _in_all_lanes(self, test: ir.Expression) -> str:
         """Whether a comparison holds in all lanes that are on: the first or the last one says."""

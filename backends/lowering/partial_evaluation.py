@@ -385,7 +385,7 @@ class Straight:
                     if isinstance(one, ir.Constant) and one.value == 1:
                         return self.value(other + c)
                 return self._shared(ir.MultiplyAdd(*factors, self.value(c), type))
-            case ir.All():
+            case ir.All() | ir.First():
                 raise AssertionError("no pass over nests writes this")
 
     def _shared(self, expression: ir.Expression) -> Atom:

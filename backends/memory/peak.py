@@ -152,7 +152,7 @@ class _Measure:
                 return None if first is None or second is None else (min(first[0], second[0]), max(first[1], second[1]))
             case ir.Load(buffer, indices) if buffer.name in self.arrays:
                 return self.element(self.arrays[buffer.name], [self.range(index) for index in indices])
-            case ir.Load() | ir.MultiplyAdd() | ir.All():
+            case ir.Load() | ir.MultiplyAdd() | ir.All() | ir.First():
                 return None
 
     def element(self, array: Any, indices: list[Range]) -> Range:

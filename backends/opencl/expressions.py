@@ -99,7 +99,7 @@ class Expressions(Speller, ABC):
                 return narrowed(_choice(*parts), expression.type)
             case ir.Apply():
                 return self._apply(expression)
-            case ir.All():
+            case ir.All() | ir.First():
                 raise AssertionError("threads are no lanes of vectors")
 
     def _load(self, load: ir.Load) -> C:

@@ -325,7 +325,7 @@ class Executable:
                 return lambda call: first(call) if holds(call) else second(call)
             case ir.MultiplyAdd():
                 raise AssertionError("a sum of products is the device's")
-            case ir.All():
+            case ir.All() | ir.First():
                 raise AssertionError("threads are no lanes of vectors")
             case ir.Load(buffer, indices):
                 return self._read_back(buffer, [self._value(index) for index in indices])

@@ -23,7 +23,8 @@ split, and the loop stays one loop.
 Loops inside, as over the points of a stencil, move an index further: what holds for all of their iterations holds where
 it does for the worst of them. So of ``x[i, j + k - 1?]`` with ``k < 3`` the inside is ``1 <= j and j + 1 < m``.
 
-Elsewhere, the remainder of a lane below the divisor is one subtraction: that of its offset is the same in all lanes.
+Quotients by what the run says are one number in most strips, another condition (``strip_quotients.py``). Elsewhere, the
+remainder of a lane below the divisor is one subtraction: that of its offset is the same in all lanes.
 
 It comes after what fuses, chunks or hoists: these should meet each loop once, and with one body.
 """
@@ -51,6 +52,7 @@ from ...target import (
     Target,
 )
 from .affine_lanes import ZERO, Affine, factor_of, in_range, with_values
+from .strip_quotients import DIVISIONS, Quotients, rows_of
 
 # What conditions decide, of two integers.
 _DECIDED = frozenset(["less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "minimum", "maximum"])
@@ -150,6 +152,7 @@ class _Lanes:
             _know(self.known, name, let.value)
         self.extents = {Name(name): self.dim(extent) for name, extent in self.turns.items()}
         self.conditions: list[Affine] = []
+        self.quotients = Quotients(loop, fresh)
         self.moves: dict[str, Affine | None] = {}
         self.affines: dict[int, tuple[ir.Expression, Affine | None]] = {}  # by ``id``, for these conditions and moves
         self.still: frozenset[str] = frozenset()  # what varies with no lane, inside or at borders
@@ -164,7 +167,7 @@ class _Lanes:
         offsets: list[ir.Let] = []
         outside = self.rewritten(body, lambda e: self.wrapped(e, offsets))
         now = self.cost(ir.without_unused(body))
-        while self.added(body, self.of_operation):
+        while self.added(body, self.of_operation) or self.divided(body):
             pass  # what is decided may be an operand of what will be
         self.added(self.rewritten(body, self.decided), self.of_access)
         inside, tests = self.rewritten(body, self.decided), self.tests()
@@ -173,7 +176,9 @@ class _Lanes:
             return loop
         if not tests:
             return replace(loop, body=inside)
-        before = ir.bindings_of([*tests, *[each.value for each in offsets]], list(self.lets.values()))
+        quotients = self.quotients.lets
+        values = [*tests, *[each.value for each in (*offsets, *quotients)]]
+        before = ir.bindings_of(values, list(self.lets.values()))
         if not self.room() or any(not self.written.isdisjoint(ir.names_of(each.value)[1]) for each in before):
             return loop
         wanted = least <= (1 - SPLIT_GAIN) * now
@@ -182,7 +187,7 @@ class _Lanes:
         moved = {each.name for each in before}
         blocks = [tuple([s for s in b if not (isinstance(s, ir.Let) and s.name in moved)]) for b in (inside, outside)]
         choice = ir.If(ir.All(functools.reduce(lambda a, b: a & b, tests)), blocks[0], blocks[1])
-        return replace(loop, body=(*before, *offsets, choice))
+        return replace(loop, body=(*before, *quotients, *offsets, choice))
 
     # What moves with the lane
 
@@ -265,6 +270,26 @@ class _Lanes:
                 self.affines.clear()
         self.look()
         return len(self.conditions) > before
+
+    def divided(self, body: ir.Block) -> bool:
+        """Add the conditions that quotients want to be one number for a strip; whether there were new ones."""
+        before, parts = len(self.conditions), list(_parts(body))
+        rows = [each for part in parts for each in rows_of(part, self.lets | self.inner_lets)]
+        for part in parts:
+            match part:
+                case ir.Apply(primitive, (a, b)) if part.type == i64 and primitive.name in DIVISIONS:
+                    if self.decided(part) is None and (a, b) not in rows and self.is_before(a) and self.is_before(b):
+                        self.conditions += self.quotients.add(self.affine(a), self.affine(b))
+                        self.affines.clear()
+        self.look()
+        return len(self.conditions) > before
+
+    def is_before(self, e: ir.Expression) -> bool:
+        """Whether an integer that moves with the lane by a constant may be computed before the body."""
+        moving = self.affine(e)
+        names = ir.names_in([moving.base]) if moving is not None else set()
+        loads = moving is None or any(isinstance(part, ir.Load) for part in ir.inside(moving.base))
+        return not loads and (self.turns.keys() | self.inner_lets.keys()).isdisjoint(names)
 
     def worst(self, condition: Affine) -> Affine | None:
         """What a condition is in the iteration of the loops inside that meets it last; None if that is not known."""
@@ -454,9 +479,12 @@ class _Lanes:
         match e:
             case ir.Load() if e.guarded and (left := self.unsure(e)) != e.guarded:
                 return replace(e, guarded=left)
-            case ir.Apply(primitive, (a, b)) if e.type == i64 and primitive.name == "remainder":
-                both = self.within(a, b)
-                return a if both and all(map(self.holds, both)) else None
+            case ir.Apply(primitive, (a, b)) if e.type == i64 and primitive.name in DIVISIONS:
+                both = self.within(a, b) if primitive.name == "remainder" else []
+                if both and all(map(self.holds, both)):
+                    return a
+                quotient = self.quotients.of(self.affine(a), self.affine(b))
+                return quotient if quotient is None or primitive.name == "floor_divide" else a - quotient * b
             case ir.Apply():
                 return next((value for side, value in self.sides(e) if self.holds(side)), None)
         return None
@@ -543,7 +571,7 @@ def _is_decided(part: ir.Expression | ir.Store) -> bool:
         case ir.Load() | ir.Store():
             return bool(part.guarded)
         case ir.Apply(primitive, arguments):
-            return (primitive.name in _DECIDED or primitive.name == "remainder") and arguments[0].type == i64
+            return primitive.name in (*_DECIDED, *DIVISIONS) and arguments[0].type == i64
     return False
 
 

@@ -35,6 +35,9 @@ all loops beside them can be written out, but for those that let more updates be
 (``schedule/terms/shared_updates.py``). In a deep nest what is stored inside would get an axis for each loop around, and
 code as many loops: from the loop on for which that is more than any memory holds, the loops outside stay as they are,
 and only those inside are distributed.
+
+What is stored has loops of its own, which are distributed in turn. The first round goes through the whole program, and
+later ones through the operations that still change (``pieces.py``).
 """
 
 from __future__ import annotations
@@ -83,7 +86,7 @@ def schedule(
     def simplified(piece: Block) -> Block:
         return simplify(piece, fuse=False) if _accumulates(piece) else piece
 
-    pieces, settled = Pieces(step, simplified), step(block)  # much changes at first, and then here and there
+    pieces, settled = Pieces(step, simplified), step(block)
     for _ in range(DISTRIBUTION_ROUNDS):
         if settled == block:
             break

@@ -269,6 +269,72 @@ def test_what_data_say_of_a_window_is_not_read_before(monkeypatch: pytest.Monkey
         np.testing.assert_array_equal(call(u, np.array(offsets, dtype=np.int64)), wanted)
 
 
+# Quotients, one number in a strip of lanes
+
+
+TURNS: dict[str, Callable[[Any, Any], Any]] = {
+    "repeated": lambda k, m: k // m,
+    "tiled": lambda k, m: k % m,
+    "rows of another length": lambda k, m: k // (2 * m) * m + k % m,
+    "behind": lambda k, m: (k + 5) // m + (k + 5) % m,
+    "before": lambda k, m: (k - 70) // m + (k - 70) % m + 80,
+    "of a quotient": lambda k, m: k // m % 3 + k % m,
+    "mirrored": lambda k, m: (k // m + 1) * m - 1 - k % m,
+    "back": lambda k, m: (600 - k) // m,
+}
+
+
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize("scalar", [np.float64, np.float32, np.int32])
+def test_turns(turn: str, scalar: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of lengths that the run says, shorter and longer than strips, and dividing the whole or not."""
+    monkeypatch.setenv("ADZE_DEBUG", "bounds")
+
+    def turning(u: Any, y: Any, m: Any) -> Any:
+        return az.generate(y.shape[0], lambda k: u[TURNS[turn](k, m)] * (k // m).astype(u.dtype) + y[k])
+
+    calls = [az.compile(turning, threads=1, schedule={"split": on}) for on in (True, False)]
+    u = _numbers(1000).astype(scalar)
+    for n, m in ((0, 3), (1, 1), (40, 64), (300, 1), (300, 16), (257, 50), (300, 299), (512, 128)):
+        y, k = _numbers(n).astype(scalar), np.arange(n)
+        split, whole = (call(u, y, m) for call in calls)
+        np.testing.assert_array_equal(split, u[TURNS[turn](k, m)] * (k // m).astype(scalar) + y)
+        assert split.tobytes() == whole.tobytes()
+
+
+def test_no_divisor_that_is_not_positive_has_turns() -> None:
+    call = az.compile(lambda u, m: az.generate(u.shape[0], lambda k: u[k] + (k // m + k % m).astype(az.f64)))
+    u = _numbers(300)
+    for m in (-1, -50, -1000):
+        np.testing.assert_array_equal(call(u, m), u + np.arange(300) // m + np.arange(300) % m)
+    with pytest.raises(ZeroDivisionError):
+        call(u, 0)
+
+
+def test_turns_are_rows_inside() -> None:
+    call = az.compile(lambda u, n, m: az.generate(n, lambda k: u[k // (2 * m) * m + k % m] + u[k // m]), threads=1)
+    u, k = _numbers(300), np.arange(500)
+    np.testing.assert_array_equal(call(u, 500, 100), u[k // 200 * 100 + k % 100] + u[k // 100])
+    inside = _inside(call)
+    assert "first(" in call.loops and not re.search(r" // | % ", inside)
+
+
+@pytest.mark.parametrize(("divisor", "turns"), [(4, False), (33, False), (1000, True)])
+def test_constant_divisors_have_turns_if_they_are_long(divisor: int, turns: bool) -> None:
+    call = az.compile(lambda x, u: az.generate(x.shape[0], lambda i: x[i] * u[i // divisor]), threads=1)
+    x, u = _numbers(3000), _numbers(3000)
+    assert np.array_equal(call(x, u), x * u[np.arange(3000) // divisor])
+    assert ("first(" in call.loops) == turns
+
+
+def test_a_row_of_rows_asks_for_no_turns() -> None:
+    """The quotient and the remainder by the length of the rows that are read."""
+    call = az.compile(lambda x: az.generate(x.shape[0] * x.shape[1], lambda i: x[i // x.shape[1], i % x.shape[1]] + 1))
+    x = _numbers(30, 70)
+    assert np.array_equal(call(x), x.ravel() + 1)
+    assert "first(" not in call.loops
+
+
 @pytest.mark.parametrize("length", [0, 1, 5, 40, 200])
 def test_what_lies_still_inside_alone_is_no_part_of_a_condition(length: int) -> None:
     """A clamped place is 1 in nearly all lanes, and a further place is reckoned from it."""
