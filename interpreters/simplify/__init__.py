@@ -62,15 +62,15 @@ ROUNDS = 8
 def simplify(program: Function[..., Any] | terms.Block, fuse: bool = True, unswitch: bool = True) -> terms.Block:
     """The simplified term of a program, equal to it for all inputs (but for signs of zeros).
 
-    Without ``fuse`` an array that is expensive to compute stays where it is made, and without ``unswitch`` what a
-    branch computes stays in the branch, as what is differentiated is.
+    Without ``fuse`` an array that is expensive to compute stays where it is made, and loops store what they do, as in
+    what is scheduled. Without ``unswitch`` what a branch computes stays in the branch, as what is differentiated is.
     """
     block = program if isinstance(program, terms.Block) else instance_of(program).term
-    fuse, unswitch = fuse and is_on("fuse_arrays"), unswitch and is_on("unswitch")
+    fuse_arrays, unswitch = fuse and is_on("fuse_arrays"), unswitch and is_on("unswitch")
     with lifted_limits():
         for _ in range(ROUNDS):
-            settled = _settled(block, fuse)
-            block = _rewritten(settled)
+            settled = _settled(block, fuse_arrays)
+            block = _rewritten(settled) if fuse else settled
             block = unswitched(block) if unswitch else block
             if block is settled:
                 break
