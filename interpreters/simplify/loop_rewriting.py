@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -94,6 +94,15 @@ class LoopRewriting(embed.Embed):
         if loop.node.effects:
             statements[loop.position - loops[0].position] = scope.statements.pop()
         self.changed = True
+
+    def drop(
+        self, loops: Loops, loop: Pending, dropped: Collection[int], stored: Sequence[Value], statements: list[Node]
+    ) -> None:
+        """Have a loop not give some of its results, which nothing reads any more, and ``stored`` behind the others."""
+        body, kept = loop.node.bodies[0], [k for k in range(len(loop.results)) if k not in dropped]
+        loop.places = [None if k in dropped else kept.index(k) for k in range(len(loop.results))]
+        results = (*[body.results[k] for k in kept], *stored)
+        self.replace(loops, loop, self.builder.close(body.binders, body.statements, results, body.partial), statements)
 
     def _settled(self, loops: Sequence[Pending], results: Sequence[Value]) -> list[Value]:
         """The results of the open block, with its loops as they should be in the place of the binders for them."""

@@ -36,18 +36,15 @@ class StoredParts(LoopRewriting):
         for loop in loops:
             body, first = loop.node.bodies[0], len(loop.node.args) - 1
             found = {k: _parts(self.builder, loop, k, readers) for k in range(first, len(loop.results))}
-            kept = [k for k in range(len(loop.results)) if not found.get(k)]
-            if len(kept) == len(loop.results):
-                continue
-            stored = [body.results[k] for k in kept]
-            for k, parts in found.items():
-                for part in parts:
+            dropped, stored = [k for k, parts in found.items() if parts], list[Value]()
+            for k in dropped:
+                for part in found[k]:
+                    position = len(loop.results) - len(dropped) + len(stored)
                     for read in part.reads:
-                        replaced[read.number] = partial(_read, loop, len(stored), part, read.args[1:])
+                        replaced[read.number] = partial(_read, loop, position, part, read.args[1:])
                     stored.append(_stored(self.builder, loop, body.results[k], part))
-            loop.places = [kept.index(k) if k in kept else None for k in range(len(loop.results))]
-            narrower = self.builder.close(body.binders, body.statements, tuple(stored), body.partial)
-            self.replace(loops, loop, narrower, statements)
+            if dropped:
+                self.drop(loops, loop, dropped, stored, statements)
         return replaced
 
 

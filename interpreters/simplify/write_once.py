@@ -31,7 +31,7 @@ class WriteOnce(LoopRewriting):
         readers = Readers(loops[0].known, results, [*statements, *[loop.node for loop in loops]])
         replaced: dict[int, Replacement] = {}
         for loop in loops:
-            count, body = len(loop.node.args) - 1, loop.node.bodies[0]
+            count = len(loop.node.args) - 1
             dropped: list[int] = []
             for position, output in enumerate(loop.outputs, count):
                 history, reads = _history(self.builder, loop, position), readers.reads(output)
@@ -39,11 +39,7 @@ class WriteOnce(LoopRewriting):
                     dropped.append(position)
                     replaced.update({node.number: partial(_read, loop, history, node.args[1:]) for node in reads})
             if dropped:
-                kept = [position for position in range(len(loop.results)) if position not in dropped]
-                loop.places = [None if k in dropped else kept.index(k) for k in range(len(loop.results))]
-                stored = tuple([body.results[position] for position in kept])
-                narrower = self.builder.close(body.binders, body.statements, stored, body.partial)
-                self.replace(loops, loop, narrower, statements)
+                self.drop(loops, loop, dropped, [], statements)
         return replaced
 
 
