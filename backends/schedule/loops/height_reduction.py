@@ -115,8 +115,8 @@ class _Chains:
     ) -> Iterator[ir.Expression]:
         """What a tree of applications of one primitive combines."""
         match e:
-            case ir.Variable(name) if self.uses()[name] == 1 and isinstance(value := values.get(name), ir.Apply):
-                if value.primitive is primitive:
+            case ir.Variable(name) if isinstance(value := values.get(name), ir.Apply) and value.primitive is primitive:
+                if self.uses()[name] == 1:
                     parts.add(name)
                     yield from self.leaves(value, primitive, values, parts)
                     return
