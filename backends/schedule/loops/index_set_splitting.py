@@ -412,7 +412,7 @@ class _Lanes:
 
     def tests(self) -> list[ir.Expression]:
         """What all lanes of a strip that lies inside meet."""
-        lane, found = ir.Variable(self.loop.variable), list[ir.Expression]()
+        lane, found = ir.Variable(self.loop.variable), [*self.quotients.tests]
         lows = [ZERO - each.base for each in self.conditions if each.step > 0]
         highs = [each.plus(1).base for each in self.conditions if each.step < 0]
         found += [each.base >= ZERO for each in self.conditions if not each.step]

@@ -5,14 +5,15 @@ what is read may lie anywhere. But most strips lie within a row, if rows are lon
 
     lanes k < n by 16                     lanes k < n by 16
       let i = k // m * h + k % m            let q = first(k) // m
-      y[k] = x[i?]                    =>    if all(k < q * m + m and 0 < m)
+      y[k] = x[i?]                    =>    if all(0 < m and first(k) < q * m + m and k < q * m + m)
                                               y[k] = x[q * h + (k - q * m)?]
                                             else
                                               let i = k // m * h + k % m
                                               y[k] = x[i?]
 
 So there is a division for a strip, and what the remainder leads to is contiguous. How long rows are, the run says: a
-constant divisor must be some strips long. Where the quotient and the remainder are indices of an array with rows as
+constant divisor must be some strips long. (Where the end of a row is beyond all integers, the first lane is not before
+it as they wrap around.) Where the quotient and the remainder are indices of an array with rows as
 long, the two are one index as it is (``llvm/access.py``), and nothing is to be done.
 """
 
@@ -28,11 +29,12 @@ DIVISIONS = ("floor_divide", "remainder")
 
 
 class Quotients:
-    """Those of a loop along lanes that are one number inside; ``lets`` bind them, before what is asked there."""
+    """Those of a loop along lanes that are one number inside; ``lets`` bind them, before the ``tests`` that ask."""
 
     def __init__(self, loop: ir.For, fresh: Callable[[str], str]) -> None:
         self.loop, self.fresh = loop, fresh
         self.lets: list[ir.Let] = []
+        self.tests: list[ir.Expression] = []
         self._known: list[tuple[ir.Expression, ir.Expression, ir.Variable]] = []  # what is divided, in lane 0; by what
 
     def of(self, number: Affine | None, divisor: Affine | None) -> ir.Variable | None:
@@ -42,18 +44,18 @@ class Quotients:
         return next((q for base, by, q in self._known if base == number.base and by == divisor.base), None)
 
     def add(self, number: Affine | None, divisor: Affine | None) -> list[Affine]:
-        """What holds where another quotient is one number, integers that are not negative; nothing if it cannot be."""
+        """What is not negative, beside the tests, where another quotient is one number; nothing if it cannot be."""
         if number is None or divisor is None or number.step != 1 or divisor.step:
             return []
         by = divisor.base
         if isinstance(by, ir.Constant) and int(by.value) < SPLIT_LEAST_STRIPS * self.loop.factor:
             return []
-        first = ir.First(ir.Variable(self.loop.variable))
-        quotient = ir.Variable(self.fresh("quotient"))
-        self.lets.append(ir.Let(quotient.name, (first if number.base == ZERO else first + number.base) // by))
+        lane, quotient = ir.First(ir.Variable(self.loop.variable)), ir.Variable(self.fresh("quotient"))
+        first, end = lane if number.base == ZERO else lane + number.base, quotient * by + by
+        self.lets.append(ir.Let(quotient.name, first // by))
+        self.tests += [by > ZERO, first < end]
         self._known.append((number.base, by, quotient))
-        end = Affine(0, quotient * by + by)
-        return [end.less(number).plus(-1), divisor.plus(-1)]
+        return [Affine(0, end).less(number).plus(-1)]
 
 
 def rows_of(

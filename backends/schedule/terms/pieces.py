@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from ....core.dims import Dim
-from ....core.source import Origin
 from ....core.terms import Atom, Block, Operation, Variable
 from ....core.types import Type, all_dims
 from ....interpreters.embed import Embed, rebuilt
@@ -32,7 +31,7 @@ class Pieces:
 
     def __init__(self, step: Step, between: Step) -> None:
         self._step, self._between = step, between
-        self._settled: dict[tuple[Block, tuple[Origin, ...]], Block | None] = {}  # None: left as it is
+        self._settled: dict[tuple[Block, tuple[object, ...]], Block | None] = {}  # None: left as it is
 
     def settled(self, block: Block, rounds: int) -> Block:
         """A closed block after so many rounds, or when the step leaves all pieces as they are.
@@ -61,7 +60,7 @@ class Pieces:
 
     def _of(self, piece: Block, rounds: int) -> Block | None:
         """What a piece settles as; None if it is left as it is."""
-        key = piece, tuple(_origins(piece))
+        key = piece, tuple(_told(piece))
         if key not in self._settled:
             made = self._step(piece)
             if made == piece or (made.count() == piece.count() and made == rebuilt(piece, Embed)):  # in another order
@@ -203,9 +202,10 @@ def _is_static(block: Block) -> bool:
     return static and all([_is_static(inner) for each in block.bindings for inner in each.blocks])
 
 
-def _origins(block: Block) -> Iterator[Origin]:
-    """Where the operations of a block were written, which equality ignores."""
+def _told(block: Block) -> Iterator[object]:
+    """What people are told of a block, which equality ignores: names, and where its operations were written."""
     for operation in block.bindings:
         yield operation.origin
         for inner in operation.blocks:
-            yield from _origins(inner)
+            yield inner.names
+            yield from _told(inner)

@@ -311,6 +311,17 @@ def test_no_divisor_that_is_not_positive_has_turns() -> None:
         call(u, 0)
 
 
+@pytest.mark.parametrize("start", [2**63 - 30, 2**63 - 1, -(2**63), -(2**63) + 5])
+@pytest.mark.parametrize("divisor", [50, 999, 2**62, 2**63 - 1])
+def test_numbers_that_wrap_around_have_no_turns(start: int, divisor: int) -> None:
+    """The largest integer and the least one in one strip of lanes."""
+    call = az.compile(lambda y, o, m: az.generate(y.shape[0], lambda k: ((k + o) % m, (k + o) // m)), threads=1)
+    with np.errstate(over="ignore"):
+        places = np.arange(270) + np.int64(start)
+    for found, wanted in zip(call(_numbers(270), start, divisor), (places % divisor, places // divisor), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
 def test_turns_are_rows_inside() -> None:
     call = az.compile(lambda u, n, m: az.generate(n, lambda k: u[k // (2 * m) * m + k % m] + u[k // m]), threads=1)
     u, k = _numbers(300), np.arange(500)
