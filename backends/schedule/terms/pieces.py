@@ -111,9 +111,7 @@ class _Values:
 
     def __init__(self, block: Block) -> None:
         self._bound = len(block.binders)
-        self._uniform: dict[
-            int, tuple[int, Operation]
-        ] = {}  # by level: what makes it, and the level of its first result
+        self._uniform: dict[int, tuple[int, Operation]] = {}  # by level: the first level of what makes it, and that
 
     def bind(self, operation: Operation) -> None:
         """Go behind an operation."""
@@ -194,12 +192,10 @@ def _is_uniform(operation: Operation) -> bool:
 def _is_static(block: Block) -> bool:
     """Whether no size in a block is decided by the run."""
     types = [*block.binders, *[type for each in block.bindings for type in each.types]]
-    dims = [
-        *[dim for type in types for dim in all_dims(type)],
-        *[dim for each in block.bindings for dim in each.static],
-    ]
-    static = all([dim.is_static() for dim in dims if isinstance(dim, Dim)])
-    return static and all([_is_static(inner) for each in block.bindings for inner in each.blocks])
+    dims = [dim for type in types for dim in all_dims(type)]
+    dims += [part for each in block.bindings for part in each.static if isinstance(part, Dim)]
+    inner = [_is_static(inner) for each in block.bindings for inner in each.blocks]
+    return all(inner) and all([dim.is_static() for dim in dims])
 
 
 def _told(block: Block) -> Iterator[object]:
