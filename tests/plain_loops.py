@@ -194,8 +194,8 @@ class Run:
             case ir.MultiplyAdd(a, b, c, type):
                 x, y, z = (np.longdouble(self._value(each, scope)) for each in (a, b, c))
                 return type.dtype.type(x * y + z)
-            case ir.All(test):  # of lanes one at a time
-                return self._value(test, scope)
+            case ir.All(own) | ir.First(own):  # of lanes one at a time
+                return self._value(own, scope)
             case ir.Load(buffer, indices, guarded):
                 memory, place = scope.memory[buffer.name], self._place(indices, scope)
                 return memory.read(place, scope.path) if memory.inside(place, guarded) else buffer.scalar.dtype.type(0)
