@@ -92,10 +92,10 @@ fuzz: $(VENV)/.installed-dev
 
 # OpenBLAS's threads shall sleep after a call, not spin for 100 ms on the core that the next contender needs.
 bench: $(VENV)/.installed-peers
-	OPENBLAS_THREAD_TIMEOUT=25 $(BIN)/python benchmarks/run.py $(ONLY) $(if $(QUICK),--quick)
+	$(BIN)/python benchmarks/run.py $(ONLY) $(if $(QUICK),--quick)
 
 bench-everyday: $(VENV)/.installed-peers
-	OPENBLAS_THREAD_TIMEOUT=25 $(BIN)/python benchmarks/run.py --everyday $(ONLY) $(if $(QUICK),--quick)
+	$(BIN)/python benchmarks/run.py --everyday $(ONLY) $(if $(QUICK),--quick)
 
 bench-trace: $(VENV)/.installed-peers
 	$(BIN)/python benchmarks/trace.py

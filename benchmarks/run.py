@@ -299,6 +299,7 @@ def main() -> int:
     options = read_options()
     # The first two cores, of this process and of those that it starts.
     cores = confine(THREADS)
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "25")  # for those: its threads sleep soon after a call (REST)
     if options.fresh:
         name, function, contender = options.fresh
         print(json.dumps(first_call_of(line_called(name), function, contender)))
