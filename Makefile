@@ -90,7 +90,6 @@ next-python: $(VENV)/.installed-dev
 fuzz: $(VENV)/.installed-dev
 	PYTHONPATH=$(CURDIR):tests $(BIN)/python -m fuzz --seconds $(or $(SECONDS),60) $(FUZZ)
 
-# OpenBLAS's threads shall sleep after a call, not spin for 100 ms on the core that the next contender needs.
 bench: $(VENV)/.installed-peers
 	$(BIN)/python benchmarks/run.py $(ONLY) $(if $(QUICK),--quick)
 

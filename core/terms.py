@@ -266,6 +266,12 @@ class Operation:
         return construct(self.op, self.static)
 
     @property
+    def free(self) -> tuple[Variable, ...]:
+        """The variables that the operation reads, with the indices that they have in front of it."""
+        given = [atom for atom in self.args if isinstance(atom, Variable)]
+        return (*given, *[variable for block in self.blocks for variable in block.free])
+
+    @property
     def with_rules(self) -> Operation:
         """The operation with a block for each of its rules."""
         later = [rule for rule in self.static if isinstance(rule, LaterRule)] if self.op == "custom" else []
@@ -336,9 +342,7 @@ class Block:
 
             bound = len(self.binders)
             for operation in self.bindings:
-                note(operation.args, bound)
-                for block in operation.blocks:
-                    note(block.free, bound)
+                note(operation.free, bound)
                 bound += len(operation.types)
             note(self.results, bound)
             self._free = tuple([found[index] for index in sorted(found)])

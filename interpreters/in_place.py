@@ -192,8 +192,7 @@ class _Walk:
 
     def free(self, operation: Operation) -> frozenset[int]:
         """The variables that an operation uses, as indices where it stands."""
-        found = {atom.index for atom in operation.args if isinstance(atom, Variable)}
-        return frozenset(found.union(*[{variable.index for variable in block.free} for block in operation.blocks]))
+        return frozenset([variable.index for variable in operation.free])
 
     # Operations
 

@@ -76,7 +76,9 @@ def _order(block: Block) -> list[int]:
     for operation in block.bindings:
         starts.append(level)
         level += len(operation.types)
-    uses = [{start - 1 - index for index in _free(x)} for start, x in zip(starts, block.bindings, strict=True)]
+    uses = [
+        {start - 1 - variable.index for variable in x.free} for start, x in zip(starts, block.bindings, strict=True)
+    ]
     updated = [{start - 1 - k for k in _updated(x)} for start, x in zip(starts, block.bindings, strict=True)]
     last = {level: position for position, levels in enumerate(uses) for level in levels}
     makes = [range(start, start + len(x.types)) for start, x in zip(starts, block.bindings, strict=True)]
@@ -121,15 +123,3 @@ def _early(
 
 def _effects(op: Operation) -> bool:
     return op.row.statement or any(_effects(x) for block in op.blocks for x in block.bindings)
-
-
-def _free(op: Operation) -> set[int]:
-    """The variables that an operation uses, as indices where it stands."""
-    found = {atom.index for atom in op.args if isinstance(atom, Variable)}
-    for block in op.blocks:
-        bound = len(block.binders)
-        for inner in block.bindings:
-            found |= {index - bound for index in _free(inner) if index >= bound}
-            bound += len(inner.types)
-        found |= {a.index - bound for a in block.results if isinstance(a, Variable) and a.index >= bound}
-    return found

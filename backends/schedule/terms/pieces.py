@@ -60,7 +60,7 @@ class Pieces:
 
     def _of(self, piece: Block, rounds: int) -> Block | None:
         """What a piece settles as; None if it is left as it is."""
-        key = piece, tuple(_told(piece))
+        key = piece, tuple(_labels(piece))
         if key not in self._settled:
             made = self._step(piece)
             if made == piece or (made.count() == piece.count() and made == rebuilt(piece, Embed)):  # in another order
@@ -116,7 +116,7 @@ class _Values:
     def bind(self, operation: Operation) -> None:
         """Go behind an operation."""
         start, self._bound = self._bound, self._bound + len(operation.types)
-        if _is_uniform(operation) and all(start - 1 - each.index in self._uniform for each in _variables(operation)):
+        if _is_uniform(operation) and all(start - 1 - each.index in self._uniform for each in operation.free):
             self._uniform.update(dict.fromkeys(range(start, self._bound), (start, operation)))
 
     def piece(self, operation: Operation) -> tuple[Block, Sequence[int]]:
@@ -140,7 +140,7 @@ class _Values:
         self, operation: Operation, bound: int, parameters: dict[int, Type], uniform: dict[int, Operation]
     ) -> None:
         """Find what an operation uses where so much is bound."""
-        for variable in _variables(operation):
+        for variable in operation.free:
             level = bound - 1 - variable.index
             if level in self._uniform:
                 start, made = self._uniform[level]
@@ -176,13 +176,6 @@ def _moved(operation: Operation, bound: int, outside: Callable[[Variable], Atom]
     return Operation(operation.op, operation.static, args, blocks, operation.types, operation.origin)
 
 
-def _variables(operation: Operation) -> Iterator[Variable]:
-    """The variables that an operation reads, with the indices that they have in front of it."""
-    yield from [atom for atom in operation.args if isinstance(atom, Variable)]
-    for block in operation.blocks:
-        yield from block.free
-
-
 def _is_uniform(operation: Operation) -> bool:
     """Whether an operation makes an array that is the same number everywhere, if what it uses is."""
     within = [inner for block in operation.blocks for inner in block.bindings]
@@ -198,10 +191,10 @@ def _is_static(block: Block) -> bool:
     return all(inner) and all([dim.is_static() for dim in dims])
 
 
-def _told(block: Block) -> Iterator[object]:
-    """What people are told of a block, which equality ignores: names, and where its operations were written."""
+def _labels(block: Block) -> Iterator[object]:
+    """Names in a block, and where its operations were written, which equality ignores."""
     for operation in block.bindings:
         yield operation.origin
         for inner in operation.blocks:
             yield inner.names
-            yield from _told(inner)
+            yield from _labels(inner)
