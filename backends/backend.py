@@ -37,9 +37,12 @@ class LLVM:
     debug: frozenset[str]  # see ``debugged``
     cpu: str | None = None  # a level of processors; None: this one
 
-    def version(self, instance: Instance) -> llvm.Version:
-        """The code of an instance, made on first use and kept with it; one for any number of threads."""
-        return _kept(instance, ("llvm", *self._options), lambda: llvm.Version(instance, *self._options))
+    def version(self, instance: Instance, leaves: Sequence[Any] | None = None) -> llvm.Version:
+        """The code of an instance, made on first use and kept with it; one for any number of threads.
+
+        With the leaves of a call's arguments, what this call takes is made with it.
+        """
+        return _kept(instance, ("llvm", *self._options), lambda: llvm.Version(instance, *self._options, leaves))
 
     def has(self, instance: Instance) -> bool:
         """Whether there is a version of an instance."""
@@ -56,7 +59,7 @@ class LLVM:
         return version.bound(leaves, self.threads, out)
 
     def peak_bytes(self, instance: Instance, leaves: Sequence[Any]) -> int:
-        return self.version(instance).peak_bytes(leaves, self.threads)
+        return self.version(instance, leaves).peak_bytes(leaves, self.threads)
 
     def profile(self, instance: Instance, leaves: Sequence[Any]) -> Profile:
         version, threads = self.version(instance), self.threads or default_threads()
@@ -80,8 +83,8 @@ class OpenCL:
     deterministic: bool
     allowed: Transformations
 
-    def version(self, instance: Instance) -> opencl.Version:
-        """The kernels of an instance, made on first use and kept with it."""
+    def version(self, instance: Instance, leaves: Sequence[Any] | None = None) -> opencl.Version:
+        """The kernels of an instance, made on first use and kept with it: the same for all calls."""
         return _kept(instance, ("opencl", *self._options), lambda: opencl.Version(instance, *self._options))
 
     def has(self, instance: Instance) -> bool:

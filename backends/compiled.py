@@ -74,7 +74,7 @@ class Compiled(Shown, Generic[P, R]):
                     if varies(annotated):
                         self._plain, self._choosing = -1, len(args)
                         return self(*args, **kwargs)
-                    self._only = self.backend.version(annotated)
+                    self._only = self.backend.version(annotated, self._leaves(args) if self._leaves else args)
                 return self.backend.run(self._only, self._leaves(args) if self._leaves else args, kwargs.get("out"))
             shapes, kinds = None, None
             if len(args) == self._choosing and not kwargs:
@@ -83,7 +83,7 @@ class Compiled(Shown, Generic[P, R]):
                 if kinds is not None and (shapes, kinds) == latest:
                     return self.backend.run(taken, leaves)
             instance, leaves, out = self._call(args, kwargs)
-            version: Any = self.backend.version(instance)
+            version: Any = self.backend.version(instance, leaves)
             if kinds is not None and shapes in (None, instance.inputs.inner):  # else leaves may have another order
                 self._latest = (shapes, kinds), version
             return self.backend.run(version, leaves, out)
@@ -114,7 +114,7 @@ class Compiled(Shown, Generic[P, R]):
         """
         backend = self._llvm("bind")
         instance, leaves, out = self._call(args, kwargs)
-        return backend.bound(backend.version(instance), leaves, out)
+        return backend.bound(backend.version(instance, leaves), leaves, out)
 
     def direct(self, arguments: Sequence[Any]) -> Direct | None:
         """Calls by machine code with arguments that have these ``.shape``: see ``llvm/calls.py``.

@@ -55,7 +55,9 @@ Built = TypeVar("Built", bound=Code)
 class Multiversioned(ABC, Generic[Built]):
     """The forms of an instance for a target, with the code of those that calls have taken.
 
-    ``heads`` are what chooses them, where that is known of an earlier process. Time counts from ``started``.
+    ``heads`` are what chooses them, where that is known of an earlier process. Time counts from ``started``. ``leaves``
+    are those of the first call's arguments, where there is one: what it takes is made at once. Raises what a call
+    raises for them.
     """
 
     context: Any = None  # of a device on which arguments may be
@@ -68,9 +70,11 @@ class Multiversioned(ABC, Generic[Built]):
         started: float,
         deterministic: bool = True,
         heads: Sequence[Head] | None = None,
+        leaves: Sequence[Any] | None = None,
     ) -> None:
         self.boundary = boundary_of(instance)
         self.instance = instance if self.boundary is None else self.boundary.instance
+        sizes = None if leaves is None or self.boundary is not None else self.instance.declared.sizes(leaves)
         self._target = target
         self._checks, self._deterministic = checks, deterministic
         self._lowered: dict[int, Lowered] = {}
@@ -83,11 +87,11 @@ class Multiversioned(ABC, Generic[Built]):
         self._conditions = [head.condition for head in self._heads]
         self._latest: tuple[Mapping[str, int], int] = {}, len(self._heads) - 1  # sizes, and the form that they take
         self._seconds = time.perf_counter() - started  # that all forms took together
-        self._only = self.built(0) if len(self._heads) == 1 else None
+        self._only = self.built(0, sizes) if len(self._heads) == 1 else None
 
     @abstractmethod
-    def _build(self, number: int) -> Built:
-        """The code of a form, made now."""
+    def _build(self, number: int, sizes: Mapping[str, int] | None) -> Built:
+        """The code of a form, made now, with what a call with these sizes takes."""
 
     @cached_property
     def _forms(self) -> Sequence[Form]:
@@ -121,11 +125,11 @@ class Multiversioned(ABC, Generic[Built]):
             form, name = self._forms[number], self.instance.program.name
             return nests_of(form, name, self._target, self._checks, self._deterministic).function
 
-    def built(self, number: int) -> Built:
-        """The code of a form."""
+    def built(self, number: int, sizes: Mapping[str, int] | None = None) -> Built:
+        """The code of a form, which a call with these sizes is about to take, if they are given."""
         if number not in self._built:
             with self._making():
-                self._built[number] = self._build(number)
+                self._built[number] = self._build(number, sizes)
         return self._built[number]
 
     # What a call takes
@@ -196,7 +200,7 @@ class Multiversioned(ABC, Generic[Built]):
     def warm(self, sizes: Mapping[str, int] | None) -> None:
         """Have the code that a call with these sizes takes; None for all there is."""
         for number in range(len(self._heads)) if sizes is None else [self.taken(sizes)]:
-            self.built(number).warm(sizes)
+            self.built(number, sizes).warm(sizes)
 
     # For people to look at: each form, under its condition where there are several
 

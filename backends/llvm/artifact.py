@@ -23,7 +23,7 @@ from .bounds import arrays_of
 from .callbacks import Callbacks
 from .calls import Calls, Interface
 from .host import Machine
-from .jit import Branch, Executable, Later, compiled, digest_of, is_parallel
+from .jit import Branch, Executable, Later, compiled, digest_of, is_parallel, object_of
 from .stored import Entry
 from .unit import ALIGNMENT
 
@@ -34,7 +34,7 @@ class Kept:
 
     interface: Interface
     machine_code: bytes
-    branches: Mapping[str, bytes | None]  # the object code of those that were needed
+    branches: Mapping[str, bytes]  # the object code of those that were needed; of others it is empty
     described: Mapping[str, tuple[str, str]]  # when each of them is taken, and what for
     purpose: str  # of the code outside of branches
     function: bytes | None  # the loops that branches are made from, pickled
@@ -62,7 +62,8 @@ class Kept:
 class Built:
     """The machine code of one form. It may be called from several threads at once.
 
-    ``lower`` gives the loop IR, where it is needed; ``found`` is what an earlier process has kept in ``entry``.
+    ``lower`` gives the loop IR, where it is needed; ``found`` is what an earlier process has kept in ``entry``. The
+    branches that a call with these ``sizes`` takes are made, too.
     """
 
     def __init__(
@@ -73,12 +74,15 @@ class Built:
         flush: bool,
         entry: Entry | None,
         found: Kept | None,
+        sizes: Mapping[str, int] | None = None,
     ) -> None:
         self.instance, self._lower, self._machine, self._flush, self._entry = instance, lower, machine, flush, entry
-        started = time.perf_counter()
+        self._first = sizes
+        started, beside = time.perf_counter(), 0.0
         if found is None or not self._loaded(found):
-            self._load(self._made(entry), COMPILED, self.code.branches)
-        self._seconds = time.perf_counter() - started
+            self._load(self._made(entry), COMPILED, {**self.code.branches, **self.code.first})
+            beside = sum([code.seconds for code in self.code.first.values()])
+        self._seconds = max(0.0, time.perf_counter() - started - beside)
 
     def _loaded(self, found: Kept) -> bool:
         """Load what an earlier process has kept, if it makes sense."""
@@ -98,8 +102,7 @@ class Built:
         remake: Callable[[str], Sequence[str]] | None = None,
     ) -> None:
         def keep(branches: Mapping[str, Branch]) -> None:
-            made = {name: each if isinstance(each, bytes) else None for name, each in branches.items()}
-            replace(kept, branches=made).store(self._entry)
+            replace(kept, branches={name: object_of(each) for name, each in branches.items()}).store(self._entry)
 
         # a program that calls functions of Python has no entry on disk
         calls = self._lower().calls if state == COMPILED else []
@@ -119,7 +122,7 @@ class Built:
         made = Kept(
             self._interface(),
             code.machine_code,
-            dict.fromkeys(code.branches),
+            {name: object_of(code.first.get(name, make)) for name, make in code.branches.items()},
             code.described,
             purpose(self._lower().function.body),
             None,
@@ -166,8 +169,10 @@ class Built:
 
     @cached_property
     def code(self) -> Code:
-        """What the loop IR was compiled to."""
-        return compiled(self._lower().function, self._machine)
+        """What the loop IR was compiled to, when the code was made."""
+        function = self._lower().function
+        sizes = None if self._first is None else [self._first[name] for name in function.sizes]
+        return compiled(function, self._machine, sizes)
 
     @cached_property
     def llvm_ir(self) -> str:

@@ -54,6 +54,8 @@ class Code:
     seconds: float  # that the parts took, one after the other
     branches: Mapping[str, Callable[[], Sequence[str]]] = field(default_factory=dict)  # by name, what makes the others
     described: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # when each of them is taken, and what for
+    needed: str = ""  # a module with what says which of them a call takes
+    first: Mapping[str, Code] = field(default_factory=dict)  # those that were compiled with it
 
 
 def compile_text(*parts: str) -> Code:

@@ -10,8 +10,9 @@ of its own, which is compiled when it is needed; until then nothing is spent on 
       plain loops
 
 Before a run whose sizes are new, ``needed`` tells which functions it takes; those that are missing are emitted
-and compiled, and their addresses written into the table (``jit.py``). Code that is kept on disk has what was compiled
-so far, and the loops, from which another process makes what it needs besides.
+and compiled, and their addresses written into the table (``jit.py``). What the first call takes is compiled beside the
+rest. Code that is kept on disk has what was compiled so far, and the loops, from which another process makes what it
+needs besides.
 
 Such an ``If`` stands outside of parallel loops, and its test is made of sizes and of what is bound to them at the top.
 Branches that are short, or take memory by data, stay where they are. Branches that differ in names alone are one, taken

@@ -25,7 +25,7 @@ from .outlining import Function
 from .procedures import emit_procedures
 from .text import OPTNONE, Module
 from .unit import ALIGNMENT, BUFFERS, KEPT, SIZES, TICK, Arena, Unit
-from .values import one
+from .values import Value, one
 
 
 def emit(function: ir.Function, machine: Machine) -> Module:
@@ -179,7 +179,22 @@ class _Entry(_Exported):
         return None if pointer is None or room is None else (pointer, room)
 
 
-class _ArenaBytes(_Exported):
+class _OfSizes(_Exported):
+    """A function that computes numbers from the sizes, all of them in its first block."""
+
+    def __init__(self, unit: Unit, function: ir.Function) -> None:
+        super().__init__(unit, function)
+        self._found: dict[int, tuple[ir.Expression, Value]] = {}  # by ``id``
+
+    def evaluate(self, expression: ir.Expression) -> Value:
+        """Each part is computed once: what decides the branches is part of the extents of what these fill."""
+        found = self._found.get(id(expression))
+        if found is None:
+            found = self._found[id(expression)] = expression, super().evaluate(expression)
+        return found[1]
+
+
+class _ArenaBytes(_OfSizes):
     def emit(self) -> None:
         """What does not fit into a word is more memory than there is."""
         body, slots = self.body, self.unit.plan.slots
@@ -218,7 +233,7 @@ class _ArenaBytes(_Exported):
         return [*offsets, totals[False], totals[True]]
 
 
-class _Needed(_Exported):
+class _Needed(_OfSizes):
     def emit(self) -> None:
         body, branches = self.body, self.unit.branches
         for let in branches.prelude():

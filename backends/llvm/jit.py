@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import compress
 from typing import Any
 
 from ...core.c_functions import CFunction
@@ -39,15 +40,31 @@ from .unit import OUT_OF_CELLS, OUT_OF_MEMORY
 _FAILURE_WORDS = 5
 _ENTRIES = ("entry", "arena_bytes", "needed")
 
-Branch = Callable[[], Sequence[str]] | bytes  # a module apart: its text by part, or its object code once it was needed
+# A module apart: what gives its text by part, what that was compiled to, or its object code from an earlier process
+Branch = Callable[[], Sequence[str]] | Code | bytes
 _NONE: Mapping[str, Branch] = {}
 _NO_FUNCTIONS: Mapping[str, CFunction] = {}
 
 
-def compiled(function: ir.Function, machine: Machine | None = None) -> Code:
-    """A function of the loop IR as code for a machine (default: this one)."""
+def compiled(function: ir.Function, machine: Machine | None = None, sizes: Sequence[int] | None = None) -> Code:
+    """A function of the loop IR as code for a machine (default: this one), with the branches that a call takes.
+
+    Those are compiled beside the rest where the ``sizes`` of a call are given, else when a call needs them.
+    """
     code = emitted(function, machine or host())
-    return replace(compile_text(*code.parts), branches=code.branches, described=code.described)
+    first: list[str] = []
+
+    def texts() -> Iterator[Sequence[str]]:
+        yield code.parts
+        if sizes is not None and code.branches:
+            needed = _Needed(link(compile_text(code.needed).machine_code, ("needed",)), len(code.branches))
+            first.extend(compress(code.branches, needed.of(sizes)))
+            for name in first:
+                yield code.branches[name]()
+
+    made, *others = compile_each(texts())
+    beside = {name: replace(each, parts=()) for name, each in zip(first, others, strict=True)}
+    return replace(code, machine_code=made.machine_code, seconds=made.seconds, first=beside)
 
 
 def emitted(function: ir.Function, machine: Machine) -> Code:
@@ -58,7 +75,26 @@ def emitted(function: ir.Function, machine: Machine) -> Code:
     later = Later(lambda: function, machine, digest_of(parts), module)
     described = module.branches()
     branches = {name: partial(later.branch, name) for name in described}
-    return Code(parts, b"", 0.0, branches, described)
+    return Code(parts, b"", 0.0, branches, described, module.alone("needed") if branches else "")
+
+
+def object_of(branch: Branch) -> bytes:
+    """The object code of a branch; empty where there is none yet."""
+    return branch if isinstance(branch, bytes) else branch.machine_code if isinstance(branch, Code) else b""
+
+
+class _Needed:
+    """Says of each branch, by its number, whether a call takes it; the code for that is in a library."""
+
+    def __init__(self, library: Any, branches: int) -> None:
+        self._library, self._branches = library, branches
+        self._fill = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(library["needed"])
+
+    def of(self, sizes: Sequence[int]) -> bytearray:
+        """A byte for each branch, 1 where a call with these sizes takes it."""
+        taken = bytearray(self._branches)
+        self._fill(_words(sizes), (ctypes.c_char * self._branches).from_buffer(taken))
+        return taken
 
 
 def digest_of(parts: Sequence[str]) -> bytes:
@@ -152,7 +188,7 @@ class Executable:
         self._branches, self._keep, self._remake = dict(branches), keep, remake
         self._numbers = {name: int(name.rpartition(".")[2]) for name in branches}
         if branches:
-            self._needed = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(self._library["needed"])
+            self._needed = _Needed(self._library, len(branches))
         self._table = (ctypes.c_void_p * len(branches))()
         self._linked: dict[str, Any] = {}
         self._lock = threading.Lock()
@@ -231,10 +267,7 @@ class Executable:
         """Have the branches that a call with these sizes takes; None for all there are."""
         if not self._branches:
             return
-        taken = bytearray(b"\1" * len(self._branches))  # by the numbers of branches
-        if sizes is not None:
-            self._needed(_words(sizes), (ctypes.c_char * len(taken)).from_buffer(taken))
-        self._make(taken)
+        self._make(b"\1" * len(self._branches) if sizes is None else self._needed.of(sizes))
 
     def _make(self, needed: Sequence[int]) -> None:
         """Have the branches that are needed, by a flag for each of their numbers."""
@@ -242,21 +275,22 @@ class Executable:
             return
         with self._lock, compiling(self._name):
             missing = self._missing(needed)
+            states = {name: LOADED if isinstance(self._branches[name], bytes) else COMPILED for name in missing}
             seconds: dict[str, float] = {}
             texts: dict[str, Sequence[str]] = {}
 
             def emitted() -> Iterator[Sequence[str]]:
                 for name in missing:
                     make, started = self._branches[name], time.perf_counter()
-                    if not isinstance(make, bytes):
+                    if callable(make):
                         texts[name] = make()
-                    seconds[name] = time.perf_counter() - started
+                    seconds[name] = make.seconds if isinstance(make, Code) else time.perf_counter() - started
                     if name in texts:
                         yield texts[name]
 
             codes = compile_each(emitted())
             for name, code in zip(texts, codes, strict=True):
-                self._branches[name] = code.machine_code
+                self._branches[name] = code
                 seconds[name] += code.seconds
             for name, number in missing.items():
                 started = time.perf_counter()
@@ -264,14 +298,13 @@ class Executable:
                 self._table[number] = library[name]
                 self._linked[name] = library
                 seconds[name] += time.perf_counter() - started
-                self.made[name] = COMPILED if name in texts else LOADED, seconds[name]
+                self.made[name] = states[name], seconds[name]
             if texts and self._keep is not None:
                 self._keep(self._branches)
 
     def _link(self, name: str) -> Any:
         """The code of a branch, in memory."""
-        machine_code = self._branches[name]
-        assert isinstance(machine_code, bytes)
+        machine_code = self._branches[name] = object_of(self._branches[name])
         try:
             return link(machine_code, (name,), self._imports)
         except RuntimeError:

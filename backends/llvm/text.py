@@ -155,6 +155,10 @@ class Module:
         """The module as text, a large one in several modules, which call each other; asked for before any branch."""
         return self._divided(self._functions)
 
+    def alone(self, name: str) -> str:
+        """The text of a module that defines one function of this one, which calls no others."""
+        return self._part([name])
+
     def branches(self) -> dict[str, tuple[str, str]]:
         """The names of the functions that are apart, and when and what for they are called."""
         return {name: described for name, (_, described) in self._apart.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -50,6 +50,7 @@ class Version(Multiversioned[Built]):
         flush: bool = False,
         debug: frozenset[str] = frozenset(),
         cpu: str | None = None,
+        leaves: Sequence[Any] | None = None,
     ) -> None:
         started = time.perf_counter()
         machine = machine_of(cpu)
@@ -62,24 +63,27 @@ class Version(Multiversioned[Built]):
         self._found = found if isinstance(found, Kept) else None
         heads = (_ONLY,) if isinstance(found, Kept) else found
         with beside(runtime_for(instance.types) if found is None else ()):
-            super().__init__(instance, target, checks, started, heads=heads)
+            super().__init__(instance, target, checks, started, heads=heads, leaves=leaves)
         if found is None and self._entry is not None and self._only is None:
             self._entry.store(self._heads)
 
-    def _build(self, number: int) -> Built:
+    def _build(self, number: int, sizes: Mapping[str, int] | None) -> Built:
         entry, found = self._entry, self._found
         if entry is not None and len(self._heads) > 1:
             entry = entry.part(number)
             kept = entry.fetch()
             found = kept if isinstance(kept, Kept) else None
         lower = partial(self.lowered, number)
-        built = Built(self.instance, lower, self._machine, self._flush, entry, found)
+        built = Built(self.instance, lower, self._machine, self._flush, entry, found, sizes)
         built.calls.boundary = self.boundary
         return built
 
     def _of(self, leaves: Sequence[Any]) -> Built:
         """The machine code of the form that the sizes of a call's arguments take."""
-        return self._only or self.built(self.taken(self.instance.declared.sizes(leaves)))
+        if self._only is not None:
+            return self._only
+        sizes = self.instance.declared.sizes(leaves)
+        return self.built(self.taken(sizes), sizes)
 
     def _taken_in(self, leaves: Sequence[Any], out: Any) -> Sequence[Any]:
         """The leaves that the code takes; ValueError for an ``out`` that it cannot fill."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -45,7 +45,7 @@ class Version(Multiversioned[Built]):
         with stage("split"):
             return replace(lowered, function=in_kernels(lowered.function, target))
 
-    def _build(self, number: int) -> Built:
+    def _build(self, number: int, sizes: Mapping[str, int] | None) -> Built:
         return Built(self.instance, partial(self.lowered, number), self.device)
 
     def run(self, leaves: Sequence[Any], events: list[tuple[str, Any]] | None = None) -> Any:

@@ -61,12 +61,17 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def counted(texts: Iterable[Sequence[str]]) -> Any:
         there = list(texts)
-        if there:
-            counts.append(len(there))
+        if branches := sum(any(" @branch." in line for line in heads_of(parts)) for parts in there):
+            counts.append(branches)
         return compile_each(there)
 
     monkeypatch.setattr(jit, "compile_each", counted)
     return counts
+
+
+def heads_of(parts: Sequence[str]) -> Iterable[str]:
+    """The first lines of the functions that a module defines."""
+    return [line for part in parts for line in part.splitlines() if line.startswith("define ")]
 
 
 def run(executable: Executable, made: ir.Function, *sizes: int) -> None:
@@ -91,6 +96,18 @@ def test_each_branch_is_compiled_when_it_is_taken(compiled: list[int]) -> None:
     again = Executable(code.machine_code, is_parallel(made), kept[-1])
     for n in (3, 10):
         run(again, made, n)
+    assert compiled == [1, 1]
+
+
+@pytest.mark.parametrize(("n", "taken"), [(3, "branch.0"), (10, "branch.1")])
+def test_what_the_first_call_takes_is_compiled_beside_the_rest(compiled: list[int], n: int, taken: str) -> None:
+    made = function(ir.If(short_of(10), pass_over(2.0), pass_over(3.0)))
+    code = code_of(made, sizes=[n])
+    assert list(code.first) == [taken] and code.first[taken].machine_code and compiled == [1]
+    executable = Executable(code.machine_code, is_parallel(made), {**code.branches, **code.first})
+    run(executable, made, n)
+    assert compiled == [1] and executable.made[taken] == ("compiled", pytest.approx(code.first[taken].seconds, abs=0.1))
+    run(executable, made, 13 - n)
     assert compiled == [1, 1]
 
 
