@@ -13,32 +13,49 @@ where a loop runs in order, as those of histograms and scans do. Both grow by on
 
 The divisor does not vary in the loop and is made of sizes, so that it is known not to be negative; what is divided is
 the counter with something added that does not vary. Where a size is zero both stay zero, as division by it gives.
-Loops with lanes divide before, where ``index_set_splitting.py`` leaves a division to them.
+What is added may be so large that the sum wraps around: there both are those of the least integer. Loops with lanes
+divide before, where ``index_set_splitting.py`` leaves a division to them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 
-from ....core.dims import Dim
+from ....core.dims import Dim, Name
 from ....core.types import i64
 from ... import ir
 
 _ZERO = ir.Constant(0, i64)
+_LEAST, _GREATEST = ir.Constant(-(1 << 63), i64), ir.Constant((1 << 63) - 1, i64)
+_SMALL = 1 << 31  # no sum of so many sizes and places wraps around
 
 
 def stepped(function: ir.Function) -> ir.Function:
     """A function whose loops in order count the quotients and remainders of what they count."""
-    sizes = {name: Dim.of(name) for name in function.sizes}
-    return replace(function, body=_Stepping(sizes, ir.unused_names(function)).block(function.body))
+    return replace(function, body=_Stepping(function).block(function.body))
 
 
 class _Stepping:
-    """Rewrites loops; ``sizes`` are names of what is known not to be negative."""
+    """Rewrites the loops of a function."""
 
-    def __init__(self, sizes: Mapping[str, Dim], fresh: Callable[[str], str]) -> None:
-        self.sizes, self.fresh = sizes, fresh
+    def __init__(self, function: ir.Function) -> None:
+        self.function, self.fresh = function, ir.unused_names(function)
+        self.sizes = {name: Dim.of(name) for name in function.sizes}  # which are known not to be negative
+
+    @cached_property
+    def places(self) -> Mapping[str, Dim]:
+        """What names stand for that are made of sizes and of places in loops."""
+        known = dict(self.sizes)
+        for statement in ir.walk(self.function.body):
+            if isinstance(statement, ir.For):
+                known[statement.variable] = Dim.atom(Name(statement.variable))
+            elif isinstance(statement, ir.Let) and statement.value.type is i64:
+                dim = ir.dim_of(statement.value, known)
+                if dim is not None:
+                    known[statement.name] = dim
+        return known
 
     def block(self, block: ir.Block) -> ir.Block:
         """A block whose loops count."""
@@ -61,6 +78,11 @@ class _Stepping:
         """Whether a divisor is known not to be negative."""
         dim = ir.dim_of(divisor, self.sizes)
         return dim is not None and dim.is_nonnegative()
+
+    def is_small(self, offset: ir.Expression) -> bool:
+        """Whether a counter with so much added is known not to wrap around."""
+        dim = ir.dim_of(offset, self.places)
+        return dim is not None and sum([abs(factor) for _, factor in dim.terms]) < _SMALL
 
 
 class _Counters:
@@ -111,13 +133,25 @@ class _Counters:
             fresh = self.stepping.fresh
             column, row, following = fresh("column"), fresh("row"), ir.Variable(fresh("next"))
             self.before += [_first(column, "remainder", offset, divisor), _first(row, "floor_divide", offset, divisor)]
+            columns = ir.select(following < divisor, following, 0)
+            rows = ir.Variable(row) + ir.select(ir.equal(following, divisor), 1, 0)
+            if not self.stepping.is_small(offset):
+                wraps = ir.equal(ir.Variable(self.loop.variable) + offset, _GREATEST)
+                columns = ir.select(wraps, self.at_least("remainder", divisor), columns)
+                rows = ir.select(wraps, self.at_least("floor_divide", divisor), rows)
             self.behind += [
                 ir.Let(following.name, ir.Variable(column) + 1),
-                ir.Assign(column, ir.select(following < divisor, following, 0)),
-                ir.Assign(row, ir.Variable(row) + ir.select(ir.equal(following, divisor), 1, 0)),
+                ir.Assign(column, columns),
+                ir.Assign(row, rows),
             ]
             self._counted[offset, divisor] = {"remainder": column, "floor_divide": row}
         return self._counted[offset, divisor][kind]
+
+    def at_least(self, kind: str, divisor: ir.Expression) -> ir.Expression:
+        """The name of a quotient or remainder of the least integer, before the loop."""
+        name = self.stepping.fresh("least")
+        self.before.append(ir.Let(name, ir.apply(kind, _LEAST, divisor)))
+        return ir.Variable(name)
 
 
 def _first(name: str, kind: str, offset: ir.Expression, divisor: ir.Expression) -> ir.Declare:

@@ -53,6 +53,33 @@ def test_what_is_counted_is_what_is_divided(w: int, n: int, offset: int) -> None
     np.testing.assert_array_equal(columns, moved % w if w else 0 * moved)
 
 
+@pytest.mark.parametrize("offset", [2**31, -20 - 2**40, 2**63 - 9, 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize("w", [0, 1, 2, 5, 100, 2**62 + 1, 2**63 - 1])
+def test_what_is_added_may_wrap_around(w: int, offset: int) -> None:
+    n, function = 23, counting("sequential", const(offset), var("w"))
+    made = stepped(function)
+    assert not divides(made) and divides(function)
+    ir.check(made)
+    rows, columns = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    with np.errstate(over="ignore"):
+        run(made, [rows, columns], [n, w])
+    moved = [(k + offset + 2**63) % 2**64 - 2**63 for k in range(n)]
+    wanted = [divmod(each, w) if w else (0, 0) for each in moved]
+    assert list(zip(rows.tolist(), columns.tolist(), strict=True)) == wanted
+
+
+def test_a_remainder_of_what_wraps_around() -> None:
+    @az.program
+    def mixed(x: az.Array[az.f64, "n"], o: az.i64, d: az.i64) -> az.i64:
+        n = x.shape[0]
+        return az.fori_loop(0, 2 * n, lambda i, s: s * 31 + (i + o) % n * 7 + (i - o) // d, 0)
+
+    compiled = az.compile(mixed)
+    for o in (0, -3, 2**63 - 3, -(2**63) + 2):
+        for d in (1, -1, 4, -3):
+            assert compiled(np.ones(7), o, d) == az.evaluate(mixed)(np.ones(7), o, d)
+
+
 @pytest.mark.parametrize(
     "function",
     [
