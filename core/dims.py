@@ -518,17 +518,20 @@ def never_negative(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> bool:
     """Whether a dim is proved to be at least zero, for loop variables in their range.
 
     Variables are replaced by their worst values one by one, inner ones first: those whose extent no other mentions.
+    Quotients of variables are multiplied by what divides them.
 
     >>> i, j, n = Dim.atom(Opaque(1)), Dim.atom(Opaque(2)), Dim.of("n")
     >>> extents = {Opaque(1): n, Opaque(2): i}  # for i < n: for j < i
     >>> never_negative(n - 2 - j, extents.get)
+    True
+    >>> never_negative(n - 1 - i // 3, {Opaque(1): n * 3}.get)
     True
     >>> steps = (n - 1).maximum(0)
     >>> never_negative(n - 1 - (steps - i), {Opaque(1): steps}.get)  # steps is n - 1, since the loop runs
     True
     """
     while not dim.is_nonnegative():
-        without = _at_worst(dim, extents)
+        without = _at_worst(dim, extents) or _without_quotient(dim, extents)
         if without is None:
             return False
         dim = without
@@ -572,6 +575,20 @@ def _at_worst(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> Dim | None:
         if c < 0:
             worst += (positive(variables[variable]) - 1) * rest * c
     return worst
+
+
+def _without_quotient(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> Dim | None:
+    """A dim that is at least zero where this one is, without one of its quotients of loop variables; None without any.
+
+    ``x - a // d`` is, where ``x * d + d - 1 - a`` is, and ``x + a // d`` where ``x * d + a`` is.
+    """
+    for monomial, c in dim.terms:
+        match monomial:
+            case (Compound("//", number, divisor),) if abs(c) == 1 and divisor.is_static() and divisor.is_nonnegative():
+                if any(extents(atom) is not None for atom in number.atoms()):
+                    rest = (dim - Dim({monomial: c})) * divisor
+                    return rest + number if c > 0 else rest + divisor - 1 - number
+    return None
 
 
 def _while_it_runs(dim: Dim, extent: Dim) -> Dim:

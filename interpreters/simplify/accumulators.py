@@ -23,6 +23,7 @@ from functools import partial
 from ...core.builder import Builder
 from ...core.graph import Body, Node, Value
 from ...core.types import element, i64
+from .dropped_digits import without_dropped_digits
 from .index_factoring import factored
 from .index_set_shifting import axes_of, shifted_index_sets
 from .leaves import Leaf, Path, Tree, guarded, recorded, with_statements, without, zero
@@ -69,7 +70,8 @@ class _Accumulate:
     def rewritten(self, statement: Node) -> list[Node]:
         """What is left of a statement; the rest is added to ``values`` or is among the nodes in another form."""
         stored = self.with_stored(statement)
-        aligned = [one for each in stored for one in shifted_index_sets(self.b, each, self.statements)]
+        digits = [one for each in stored for one in without_dropped_digits(self.b, each, self.statements)]
+        aligned = [one for each in digits for one in shifted_index_sets(self.b, each, self.statements)]
         chosen = [one for each in aligned for one in self.chosen(each, Path())]
         return [node for one in chosen for node in self.split(one)]
 

@@ -1,6 +1,7 @@
 """The core language: sizes, types, terms, the builder and placement."""
 
 import functools
+import itertools
 import pickle
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from programs import CASES, Case
 
 import adze as az
 from adze.core.builder import Builder, build
-from adze.core.dims import Dim, Opaque, bounds, index_in_range
+from adze.core.dims import Dim, Opaque, bounds, index_in_range, never_negative
 from adze.core.environment import Env
 from adze.core.graph import Value
 from adze.core.placement import to_block
@@ -124,6 +125,26 @@ def test_indices_are_proved_in_range() -> None:
     assert not index_in_range(i, D("m"), extent) and not index_in_range(i - 1, D("n"), extent)
     assert not index_in_range(i * j, D("n*m"), extent) and not index_in_range(D("0"), D("n"), extent)
     assert bounds(i + j, extent) == (D("0"), D("n + m - 2"))
+
+
+@pytest.mark.parametrize("divisor", ["1", "2", "3", "w"])
+@pytest.mark.parametrize("factor", [-2, -1, 1, 2])
+def test_quotients_in_range_by_enumeration(divisor: str, factor: int) -> None:
+    """What is proved of ``(i * factor + offset) // divisor`` holds wherever a loop runs, and rows are proved."""
+    i, by = Dim.atom(Opaque(1)), D(divisor)
+    for offset, (least, sign) in itertools.product(("-2", "0", "1", "n"), itertools.product(("0", "n", "-1"), (-1, 1))):
+        quotient = (i * factor + D(offset)) // by
+        for extent in ("n", "2*n", "n*w", "3*n + 1"):
+            if not never_negative(D(least) + quotient * sign, {Opaque(1): D(extent)}.get):
+                continue
+            for n, w in itertools.product(range(5), range(1, 4)):
+                sizes = {"n": n, "w": w}
+                runs = [
+                    D(least) + (Dim.of(k * factor) + D(offset)) // by * sign for k in range(D(extent).evaluate(sizes))
+                ]
+                assert all(each.evaluate(sizes) >= 0 for each in runs)
+    assert index_in_range(i // by, D("n"), {Opaque(1): D("n") * by}.get)
+    assert not index_in_range(i // by, D("n"), {Opaque(1): D("n") * by + 1}.get)
 
 
 # Terms
