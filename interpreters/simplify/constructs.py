@@ -76,6 +76,8 @@ class Generate(Operation):
     def lazy(self, live: dict[int, Use]) -> set[int]:
         """All or none: what they share is computed once only if they are read in the same loops."""
         uses = live.values()
+        if len({use.place() for use in uses} - {None}) == 1 and all([use.place() is not None for use in uses]):
+            return set(live)
         if self.cost == math.inf and any(use.chosen > len(use.loops) for use in uses):
             return set()
         in_place = [use.read_once_in_place(self.elements_are_apart(use.axes())) for use in uses]

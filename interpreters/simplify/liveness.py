@@ -3,9 +3,9 @@
 ``analyse`` runs backwards through a block and marks what its wanted results (and its live effects) use. What a
 construct yields is wanted result by result: a state that feeds only itself, a component of a reduction that the
 others do not need, an update of an accumulator whose final value is dead, all go. ``emit`` then rebuilds the rest
-in the current builder. An array that is read exactly once, in the loops it was made in or at a distance, is not made:
-it is computed where it is read, as are the arrays that a cheap ``cond`` chooses. ``constructs.py`` says for each
-construct what it needs.
+in the current builder. An array that is read exactly once, in the loops it was made in or at a distance, or at one
+place alone, is not made: it is computed where it is read, as are the arrays that a cheap ``cond`` chooses.
+``constructs.py`` says for each construct what it needs.
 
     a, b = loop i < n (a = 0, b = 1): (a + x[i], b * a)          a = loop i < n (a = 0): a + x[i]
     return a                                                     return a
@@ -57,6 +57,16 @@ class Use:
         moving = [index for index in followed if index is not None and (index in between or self.inside(index))]
         moving = moving[: len(between)]
         return tuple(moving) == between or (apart and set(moving) == set(between))
+
+    def place(self) -> tuple[Use | None, ...] | None:
+        """The indices of all reads, where these are the same variables and change in no loop between."""
+        places = {tuple(indices) for indices, _ in self.reads.values()}
+        if self.escapes or self.results or len(places) != 1:
+            return None
+        between = {loop for _, loops in self.reads.values() for loop in loops[len(self.loops) :]}
+        (place,) = places
+        known = all([index is not None and index not in between and not self.inside(index) for index in place])
+        return place if known else None
 
     def followed(self, loops: Sequence[Use], array: Use) -> Use | None:
         """The loop variable that an integer follows at a distance, which does not change in loops around a read."""

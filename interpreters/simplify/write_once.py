@@ -22,6 +22,7 @@ from ...core.builder import Builder, Replacement, Substitution
 from ...core.graph import Node, Value
 from ...core.types import rank
 from .loop_rewriting import LoopRewriting, Loops, Pending, Readers
+from .written_values import read_as_written
 
 
 class WriteOnce(LoopRewriting):
@@ -36,6 +37,8 @@ class WriteOnce(LoopRewriting):
             for position, output in enumerate(loop.outputs, count):
                 history, reads = _history(self.builder, loop, position), readers.reads(output)
                 if history is not None and reads is not None:
+                    if not history.after:
+                        replaced.update(read_as_written(self.builder, loop, history.number, output, readers))
                     dropped.append(position)
                     replaced.update({node.number: partial(_read, loop, history, node.args[1:]) for node in reads})
             if dropped:

@@ -1,0 +1,170 @@
+"""Written values: what code behind a loop would compute as a step did, and the step has written, is read.
+
+The return sweep of a loop runs its steps again for their derivatives. Of an array that is written once
+(``write_once.py``) the last state has all that the steps wrote: a column of a Cholesky factor, a row of a network's
+hidden states. So what a step made of a long sum need not be made again::
+
+    s = loop j < n with s = x:                          ...
+      next update(s, j, tanh(f(s, j)))                  loop j < n with t = s_bar:
+    loop j < n with t = s_bar:                   =>       p = n - 1 - j
+      p = n - 1 - j                                       ... t[p] * (1 - s[p] ** 2) ...
+      ... t[p] * (1 - tanh(f(s before p, p)) ** 2) ...
+
+What is written under a test is read where the test holds. Both are the same if the step's expression, with the step and
+the place of the reader in it and with what was stored of the states, is one that the reader has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+
+from ...core.builder import Builder, Replacement, Substitution
+from ...core.dims import Dim, DimAtom, Opaque, index_in_range
+from ...core.graph import Node, Value
+from ...core.types import dims, i64
+from .costs import is_costly_value
+from .loop_rewriting import Pending, Readers, source
+from .rules import rewrite
+from .value_numbering import operands
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What a step writes to a place of a state, under some tests."""
+
+    value: Value
+    tests: tuple[Value, ...]  # at most one
+    holds: bool  # or does not
+    places: tuple[Value, ...]
+    loops: Sequence[tuple[Value, Value]]  # over the places of a step, by variable and extent
+
+
+def read_as_written(b: Builder, loop: Pending, number: int, output: Value, readers: Readers) -> dict[int, Replacement]:
+    """What is read in the place of nodes that compute what a loop has written to a state, by the numbers of these.
+
+    ``output`` is what the loop stores of the state, before each step.
+    """
+    step, *states = loop.node.bodies[0].binders
+    state, written = states[number], _written(loop, number)
+    if written is None:
+        return {}
+    reads = _reads(written.value, state)
+    inside = frozenset([step.number, state.number, *[variable.number for variable, _ in written.loops]])
+    if reads is None or not written.value.free <= loop.known | inside:
+        return {}
+    node = source(written.value)
+    alike = [each for each in readers.nodes.values() if each.op == node.op and each.static == node.static]
+    replaced: dict[int, Replacement] = {}
+    with _simplifying(b, readers):
+        for at in dict.fromkeys([read.args[1] for read in readers.reads(output) or ()]):
+            for places in product(*[_variables(b, readers, alike, *each) for each in written.loops]):
+                variables = dict(zip([each for each, _ in written.loops], places, strict=True))
+                stored = {read.number: partial(_stored, output, at, read) for read in reads}
+                image = Substitution(b, {step: at, state: output, **variables}, None, (), stored)
+                found, *rest = image.values([written.value, *written.places, *written.tests])
+                if found.source is None or found.source.number not in readers.nodes:
+                    continue
+                last = b.part(loop.results[number], rest[: len(written.places)])
+                if written.tests:
+                    replaced.update(_where(b, readers, found.source, last, rest[-1], written.holds))
+                else:
+                    replaced[found.source.number] = partial(_made, [last])
+    return replaced
+
+
+@contextmanager
+def _simplifying(b: Builder, readers: Readers) -> Iterator[None]:
+    """What is emitted meanwhile is simplified as it was where the readers are, whose loops are open there."""
+    opened = {loop.variable.number for loop in readers.loops.values() if loop is not None} - b.open
+    b.open |= opened
+    b.rule, outer = rewrite, b.rule
+    try:
+        yield
+    finally:
+        b.rule = outer
+        b.open -= opened
+
+
+def _where(
+    b: Builder, readers: Readers, node: Node, read: Value, test: Value, holds: bool
+) -> Iterator[tuple[int, Replacement]]:
+    """The choices by a test, with a read in the place of a node in the branch where it is as it was for the step."""
+    variables = [loop.variable for number, loop in readers.loops.items() if loop is not None and number in node.free]
+    for chosen in readers.nodes.values():
+        branch = chosen.bodies[0 if holds else 1] if chosen.op == "cond" and chosen.args[0] is test else None
+        if branch is None or branch.statements or all(each is not node for each in _nodes(branch.results)):
+            continue
+        replaced = {node.number: lambda _: (read,)}
+        results = Substitution(b, {each: each for each in variables}, None, (), replaced).values(branch.results)
+        bodies = [b.close((), (), tuple(results)) if body is branch else body for body in chosen.bodies]
+        yield chosen.number, partial(_made, b.make("cond", (), chosen.args, bodies))
+
+
+def _made(values: Sequence[Value], level: Substitution) -> tuple[Value, ...]:
+    return tuple(level.values(values))
+
+
+def _written(loop: Pending, number: int) -> _Written | None:
+    """What a loop writes to a state in each step, if that is worth reading, and surely in range."""
+    body = loop.node.bodies[0]
+    following = body.results[number]
+    scatter = source(following)
+    count = scatter.static[1]
+    inner, arrays = scatter.bodies[0], len(scatter.args) - count
+    places, value = inner.results[:-arrays], inner.results[len(inner.results) - arrays + following.position]
+    tests, holds = tuple[Value, ...](), True
+    loops = list(zip(inner.binders, scatter.args[:count], strict=True))
+    while value.source is not None and (value.source.op == "generate" or (value.source.op == "cond" and not tests)):
+        results = [branch.results[value.position] for branch in value.source.bodies]
+        if value.source.op == "generate":
+            loops.append((value.source.bodies[0].binders[0], value.source.args[0]))
+            places, (value,) = (*places, loops[-1][0]), results
+            continue
+        tests, (then, orelse) = value.source.args, results
+        holds = then.literal is None
+        if holds is (orelse.literal is None):
+            return None
+        value = then if holds else orelse
+    extents: dict[DimAtom, Dim | None] = {
+        Opaque(variable.number): extent.dim for variable, extent in [(body.binders[0], loop.node.args[0]), *loops]
+    }
+    for place, size in zip(places, dims(following.type), strict=False):
+        if place.dim is None or not index_in_range(place.dim, size, extents.get):
+            return None
+    worth = any(map(is_costly_value, _nodes([value])))
+    return _Written(value, tests, holds, places, loops) if worth and value.source is not None else None
+
+
+def _nodes(values: Sequence[Value]) -> Iterator[Node]:
+    """All nodes that values are made of, in bodies, too."""
+    stack, seen = [value.source for value in values], set[int]()
+    while stack:
+        node = stack.pop()
+        if node is not None and node.number not in seen:
+            seen.add(node.number)
+            yield node
+            stack += [value.source for value in operands(node)]
+
+
+def _reads(value: Value, state: Value) -> list[Node] | None:
+    """The reads of elements of a state that a value is made of; None if there are other uses."""
+    users = [node for node in _nodes([value]) if state in operands(node)]
+    return users if all(node.op == "index" and state not in node.args[1:] for node in users) else None
+
+
+def _variables(b: Builder, readers: Readers, alike: Sequence[Node], variable: Value, extent: Value) -> list[Value]:
+    """What may stand for a variable of the step's loops: those of readers with its extent; anything if there is one."""
+    if extent.literal == 1:
+        return [b.literal(0, i64)]
+    numbers = frozenset().union(*[node.free for node in alike])
+    loops = [loop for number, loop in readers.loops.items() if loop is not None and number in numbers]
+    return [loop.variable for loop in loops if loop.extent.dim == extent.dim]
+
+
+def _stored(output: Value, at: Value, read: Node, level: Substitution) -> tuple[Value, ...]:
+    """What was stored of the state that a step reads."""
+    return (level.builder.index(output, [at, *level.values(read.args[1:])]),)

@@ -1,0 +1,183 @@
+"""What steps have written is read, not computed again; and an array that is read at one place is not made.
+
+Every program is simplified and run on several sizes, nothing among them, and gives the bits that it gives as written.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from test_rematerialisation import back_over, simplified, states
+
+import adze as az
+from adze.core import terms
+from adze.core.program import Program
+
+pytestmark = pytest.mark.unguarded
+
+Vector = az.Array[az.f64, "n"]
+
+
+def counts(block: terms.Block, name: str) -> int:
+    """How often a construct or a primitive stands in a block, or in what is inside of it."""
+    found = 0
+    for operation in block.bindings:
+        own = operation.static[0].name if operation.op == "primitive" else operation.op
+        found += (own == name) + sum([counts(inner, name) for inner in operation.blocks])
+    return found
+
+
+def hidden(x: Any) -> Callable[[Any, Any], Any]:
+    """A step that writes a number made of all of the state."""
+    return lambda i, s: az.tanh(az.sum(s) * 0.25 + x[i])
+
+
+@az.program
+def a_number(x: Vector) -> Any:
+    made = hidden(x)
+    last, before = states(x, lambda i, s: az.update(s, i, made(i, s)))
+    return last, back_over(x, lambda p, t: t * (1.0 - made(p, before[p]) ** 2))
+
+
+@az.program
+def backwards(x: Vector) -> Any:
+    made, n = hidden(x), az.size(x)
+    last, before = states(x, lambda i, s: az.update(s, n - 1 - i, made(n - 1 - i, s)))
+    return last, back_over(x, lambda p, t: t * (1.0 - made(n - 1 - p, before[p]) ** 2))
+
+
+def row(x: Any, i: Any, s: Any) -> Any:
+    return az.generate(az.size(x), lambda j: az.tanh(s[i, j] + az.sum(s[:, j]) * x[i]))
+
+
+@az.program
+def rows(x: Vector) -> Any:
+    n = az.size(x)
+    last, before = states(az.zeros((n, n)) + x, lambda i, s: az.update(s, i, row(x, i, s)))
+    return back_over(x, lambda p, t: t * (1.0 - row(x, p, before[p]) ** 2)), last
+
+
+def below(x: Any, j: Any, s: Any) -> Any:
+    """A column of a factor: under a test, the value at the place of the step among what it is made of."""
+    rest = x - s @ s[j]
+    return az.generate(az.size(x), lambda i: az.where(i >= j, az.exp(rest[i]) / az.exp(rest[j]), 0.0))
+
+
+@az.program
+def columns(x: Vector) -> Any:
+    n = az.size(x)
+    last, before = states(az.zeros((n, n)), lambda j, s: az.update(s, (slice(None), j), below(x, j, s)))
+    return back_over(x, lambda p, t: 0.5 * t + below(x, p, before[p]) ** 2), last
+
+
+READ = {"a_number": ("tanh", 1), "backwards": ("tanh", 1), "rows": ("tanh", 1), "columns": ("exp", 2)}
+
+
+@pytest.mark.parametrize("program", [a_number, backwards, rows, columns], ids=lambda program: program.name)
+def test_what_was_written_is_read(program: Program) -> None:
+    name, once = READ[program.name]
+    assert counts(simplified(program), name) == once
+
+
+@az.program
+def of_another_step(x: Vector) -> Any:
+    """What the step before would have made of this state."""
+    made = hidden(x)
+    last, before = states(x, lambda i, s: az.update(s, i, made(i, s)))
+    return last, back_over(x, lambda p, t: t * made(az.maximum(p - 1, 0), before[p]))
+
+
+@az.program
+def of_another_state(x: Vector) -> Any:
+    made = hidden(x)
+    last, before = states(x, lambda i, s: az.update(s, i, made(i, s)))
+    return last, back_over(x, lambda p, t: t * made(p, before[az.maximum(p - 1, 0)]))
+
+
+@az.program
+def of_the_last_state(x: Vector) -> Any:
+    made = hidden(x)
+    last, before = states(x, lambda i, s: az.update(s, i, made(i, s)))
+    return last, back_over(x, lambda p, t: t * made(p, last) + az.sum(before[p]))
+
+
+@az.program
+def elsewhere(x: Vector) -> Any:
+    """The other branch of the test under which a step writes it."""
+    n = az.size(x)
+    last, before = states(az.zeros((n, n)), lambda j, s: az.update(s, (slice(None), j), below(x, j, s)))
+
+    def above(p: Any, s: Any) -> Any:
+        rest = x - s @ s[p]
+        return az.generate(n, lambda i: az.where(i >= p, 0.0, az.exp(rest[i]) / az.exp(rest[p])))
+
+    return back_over(x, lambda p, t: 0.5 * t + above(p, before[p])), last
+
+
+@pytest.mark.parametrize(
+    "program", [of_another_step, of_another_state, of_the_last_state, elsewhere], ids=lambda program: program.name
+)
+def test_what_was_not_written_is_computed(program: Program) -> None:
+    assert counts(simplified(program), "exp" if program is elsewhere else "tanh") >= 2
+
+
+@az.program
+def network(x: az.Array[az.f64, "n m"], w: az.Array[az.f64, "k k"], u: az.Array[az.f64, "k m"]) -> az.f64:
+    """A recurrent network whose states are rows of an array."""
+    (n, _), k = x.shape, w.shape[0]
+
+    def step(i: az.Expr, states: az.Expr) -> az.Expr:
+        before = az.where(i > 0, states[az.maximum(i - 1, 0)], 0.0)
+        return az.update(states, i, az.tanh(w @ before + u @ x[i]))
+
+    return az.sum(az.fori_loop(0, n, step, az.zeros((n, k))) ** 2)
+
+
+def test_the_gradient_of_a_network_whose_states_are_rows() -> None:
+    gradient = az.grad(network, argnums=(1, 2))
+    assert counts(az.simplify(gradient), "tanh") == 1
+    rng = np.random.default_rng(0)
+    x, w, u = rng.normal(size=(6, 3)), 0.5 * rng.normal(size=(4, 4)), rng.normal(size=(4, 3))
+    found = az.compile(gradient)(x, w, u)
+    for k, at in (0, (1, 2)), (1, (3, 0)):
+        moved = [np.copy(w), np.copy(u)], [np.copy(w), np.copy(u)]
+        moved[0][k][at] += 1e-6
+        moved[1][k][at] -= 1e-6
+        high, low = (az.evaluate(network)(x, *each) for each in moved)
+        np.testing.assert_allclose(found[k][at], (high - low) / 2e-6, rtol=1e-6)
+
+
+# Arrays that are read at one place
+
+
+@az.program
+def pivots(x: Vector, k: az.i64) -> az.f64:
+    """The element at a place divides all others."""
+    made = az.generate(az.size(x), lambda i: az.sum(az.exp(x * x[i])))
+    return az.sum(x / made[k]) + az.sum(az.where(x > 0.5, az.sqrt(made[k]), 0.0))
+
+
+@az.program
+def each(x: Vector) -> Any:
+    """All elements are read, as a loop comes to them."""
+    made = az.generate(az.size(x), lambda i: az.sum(az.exp(x * x[i])))
+    return az.generate((3, az.size(x)), lambda j, i: made[i] * x[i])
+
+
+def test_an_array_that_is_read_at_one_place_is_not_made() -> None:
+    text = az.pretty(az.simplify(pivots))
+    assert "x[k]" in text and "for " not in text.split("return")[0].replace("sum(exp(x * x[k]))", "")
+    x = np.linspace(0.1, 1.0, 9)
+    made = np.exp(x * x[4]).sum()
+    wanted = (x / made).sum() + (x > 0.5).sum() * np.sqrt(made)
+    for run in (az.compile(pivots), az.evaluate(pivots)):
+        np.testing.assert_allclose(run(x, 4), wanted, rtol=1e-14)
+    with pytest.raises(IndexError):
+        az.compile(pivots)(x, 9)
+
+
+def test_an_array_that_loops_read_is_made() -> None:
+    assert "t1 = map(lambda v: sum(exp(x * v)) * v, x)" in az.pretty(az.simplify(each))
+    x = np.linspace(0.1, 1.0, 9)
+    np.testing.assert_allclose(az.compile(each)(x)[1], np.exp(np.outer(x, x)).sum(1) * x, rtol=1e-14)
