@@ -10,6 +10,8 @@ that it may *take* the home of an operand. A home may be taken by
 * a scatter, from a destination: the writes happen in place;
 * a loop or while, from an initial value, when each next state is in the memory of the last one;
 * an accumulate, from an initial value;
+* a generate, from an array that it reads at its own place alone, on the way from a state of a loop to the next
+  (``own_places.py``);
 
 if the block that runs there *owns* it and nothing else reads it. A block owns the homes that it makes; the body of a
 loop owns the homes of its states; a branch and the body of an accumulate own what the block around them does, for
@@ -40,6 +42,7 @@ from itertools import accumulate, count
 
 from ..core.terms import Atom, Block, Literal, Operation, Variable
 from ..core.types import ArrayType, Type
+from .own_places import Taken, taken_by_elements
 from .unharmed import Unharmed
 
 
@@ -55,12 +58,14 @@ class Places:
     where the state is.
 
     ``reads`` is for scatter: the values that are written read memory that is overwritten.
+    ``elements`` is for generate: for each result, the variable whose memory it takes, where there is one.
     """
 
     taken: tuple[bool, ...] = ()
     sources: tuple[int | None, ...] = ()
     reads: bool = False
     intact: tuple[bool, ...] = ()
+    elements: tuple[int | None, ...] = ()
 
 
 class InPlace:
@@ -83,12 +88,13 @@ class InPlace:
     [(False,), (True,)]
     """
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, elements: bool = True) -> None:
+        """``elements``: whether a generate may take the memory of what it reads."""
         self.block = block
         denied: set[int] = set()
         unharmed = Unharmed(block)
         while True:
-            walk = _Walk(denied, unharmed)
+            walk = _Walk(denied, unharmed, elements)
             walk.block(block, [], _Scope(walk.unowned(block.binders)))
             if not walk.denied - denied:
                 break
@@ -150,12 +156,13 @@ class _Here:
 class _Walk:
     """One walk over a term. Operations in ``denied`` take nothing."""
 
-    def __init__(self, denied: set[int], unharmed: Unharmed) -> None:
-        self.unharmed = unharmed
+    def __init__(self, denied: set[int], unharmed: Unharmed, takes_elements: bool) -> None:
+        self.unharmed, self.takes_elements = unharmed, takes_elements
         self.places: dict[int, Places] = {}
         self.denied = set(denied)
         self.escaped: set[int] = set()
         self.written: set[int] = set()
+        self.elements: Taken = {}
         self._numbers = count()
 
     def unowned(self, types: Sequence[Type]) -> list[Home]:
@@ -206,6 +213,8 @@ class _Walk:
                 return self.accumulate(op, here)
             case "cond":
                 return self.cond(op, here)
+            case "generate" if id(op) in self.elements:
+                return self.generate(op, here)
         for block in op.blocks:
             self.block(block, here.env, _Scope(self.unowned(block.binders)))
         if op.row.holds:  # what goes into it is nobody's from there on
@@ -258,8 +267,25 @@ class _Walk:
         inside = [variable.index for variable in op.blocks[0].free]
         return self.unharmed.of(op).issuperset([k for k in inside if here.env[len(here.env) - 1 - k] == home])
 
+    def generate(self, op: Operation, here: _Here) -> list[Home]:
+        (block,) = op.blocks
+        self.block(block, here.env, _Scope(self.unowned(block.binders)))
+        elements = [self.elements[id(op)].get(k) for k in range(len(op.types))]
+        homes = [None if k is None else here.env[len(here.env) - 1 - k] for k in elements]
+        used = [here.env[len(here.env) - 1 - k] for k in self.free(op)]
+        for k, home in enumerate(homes):
+            owned = home in here.scope.owned and home not in self.escaped and id(op) not in self.denied
+            if home is None or not owned or here.read_later(home) or used.count(home) > 1:
+                elements[k] = None
+        taken = self.say(op, Places(elements=tuple(elements))).elements
+        self.written.update([home for k, home in zip(taken, homes) if k is not None and home is not None])
+        made = self.fresh(op.types, here)
+        return [new if k is None else home for k, home, new in zip(taken, homes, made, strict=True)]
+
     def loop(self, op: Operation, here: _Here) -> list[Home]:
         assert op.row.takes is not None
+        if self.takes_elements:
+            self.elements.update(taken_by_elements(op))
         first = op.row.takes(op.static)
         states = op.types[: len(op.args) - first]
         homes = self.unowned(states)

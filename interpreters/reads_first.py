@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from ..core.environment import Env
 from ..core.terms import Atom, Block, Operation, Variable
 from ..core.types import ArrayType
+from .own_places import Taken, taken_by_elements
 
 
 def reads_first(block: Block) -> Block:
     """The block with its operations, and those inside them, in such an order."""
-    return _block(block, Env(), 0) if _updates(block) else block
+    return _block(block, Env(), 0, {}) if _updates(block) else block
 
 
 def _updates(block: Block) -> bool:
@@ -42,9 +43,12 @@ def _updated(op: Operation) -> list[int]:
     return found
 
 
-def _block(block: Block, env: Env[int], depth: int) -> Block:
-    """A block in its new order; the environment holds the new levels of variables."""
-    order = _order(block)
+def _block(block: Block, env: Env[int], depth: int, elements: Taken) -> Block:
+    """A block in its new order; the environment holds the new levels of variables.
+
+    ``elements`` are the arrays that are made where others are, element by element.
+    """
+    order = _order(block, elements)
     starts, level = [0] * len(order), depth + len(block.binders)
     for position in order:
         starts[position] = level
@@ -59,7 +63,8 @@ def _block(block: Block, env: Env[int], depth: int) -> Block:
 
 def _operation(op: Operation, env: Env[int], depth: int) -> Operation:
     args = tuple([_atom(atom, env, depth) for atom in op.args])
-    blocks = tuple([_block(block, env, depth) for block in op.blocks])
+    elements = taken_by_elements(op) if op.op in ("loop", "while") else {}
+    blocks = tuple([_block(block, env, depth, elements) for block in op.blocks])
     return Operation(op.op, op.static, args, blocks, op.types, op.origin)
 
 
@@ -67,10 +72,11 @@ def _atom(atom: Atom, env: Env[int], depth: int) -> Atom:
     return Variable(depth - 1 - env.get(atom.index), atom.type) if isinstance(atom, Variable) else atom
 
 
-def _order(block: Block) -> list[int]:
+def _order(block: Block, elements: Taken) -> list[int]:
     """The positions of a block's operations in their new order."""
     order = list(range(len(block.bindings)))
-    if not any(_updated(operation) for operation in block.bindings):
+    takes = [[*_updated(each), *elements.get(id(each), {}).values()] for each in block.bindings]
+    if not any(takes):
         return order
     starts, level = [], len(block.binders)
     for operation in block.bindings:
@@ -79,7 +85,7 @@ def _order(block: Block) -> list[int]:
     uses = [
         {start - 1 - variable.index for variable in x.free} for start, x in zip(starts, block.bindings, strict=True)
     ]
-    updated = [{start - 1 - k for k in _updated(x)} for start, x in zip(starts, block.bindings, strict=True)]
+    updated = [{start - 1 - k for k in taken} for start, taken in zip(starts, takes, strict=True)]
     last = {level: position for position, levels in enumerate(uses) for level in levels}
     makes = [range(start, start + len(x.types)) for start, x in zip(starts, block.bindings, strict=True)]
     fixed = [bool(_effects(operation)) for operation in block.bindings]

@@ -20,8 +20,13 @@ class Arrays(Context):
         axes: list[ir.Axis] = []
         results: list[ArrayRef] = []
         fills: list[ir.Buffer] = []
-        for type, destination in zip(op.types, destinations, strict=True):
-            if destination is None:
+        elements = self.places.of(op).elements or (None,) * len(op.types)
+        for k, (type, destination) in enumerate(zip(op.types, destinations, strict=True)):
+            taken = elements[k]
+            old = None if taken is None else env.get(taken)
+            if isinstance(old, ArrayRef):
+                destination = old
+            elif destination is None:
                 fills.append(self.stored(op, type, env))
                 destination = self.array(fills[-1])
             results.append(destination)

@@ -210,6 +210,9 @@ class Lowering(State, Updates, Sorting, Scans, Histograms, Procedures):
 
     def updated(self, op: terms.Operation) -> list[terms.Atom | None]:
         """For each result, the operand whose memory it takes."""
+        if op.op == "generate":
+            elements = zip(self.places.of(op).elements, op.types)
+            return [None if index is None else terms.Variable(index, type) for index, type in elements]
         if op.row.takes is None:
             return []
         first = op.row.takes(op.static)

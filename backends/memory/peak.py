@@ -166,9 +166,10 @@ class _Measure:
 
 def _applied(primitive: Primitive, ranges: list[tuple[Any, Any]], scalar: Any, arity: int) -> Range:
     """A primitive on ranges: on the numbers themselves, or on the corners where it is monotone in each operand."""
-    if len(ranges) < arity:
-        return None
     name = primitive.name
+    if len(ranges) < arity:  # the lesser of two numbers is no more than the one that is known
+        bounded = name == "minimum" and ranges and np.dtype(scalar).kind == "i"
+        return (np.iinfo(scalar).min, ranges[0][1]) if bounded else None
     corners = list(product(*(sorted({low, high}) for low, high in ranges)))
     if len(corners) > 1:
         if name in ("floor_divide", "remainder") and ranges[1][0] <= 0:

@@ -73,7 +73,7 @@ class Symbolic(Language[Atom, Step, Body]):
     def __init__(self, term: Block, sizes: Mapping[str, int] | None = None) -> None:
         self.term, self.sizes = self.expanded(term), sizes
         self.chooses = False  # whether there is such a choice
-        self.in_place = InPlace(self.term)
+        self.in_place = InPlace(self.term, elements=False)
         self.inside: list[Operation] = []  # the operation being interpreted, and those around it
         self.numbers = count()
         self.names: dict[int, str] = {}  # of integers, by the numbers of their symbols

@@ -29,7 +29,7 @@ class Counting(Evaluate):
     def __init__(self, term: Block, sizes: dict[str, int]) -> None:
         super().__init__(sizes, vectorize=False, show=lambda name, values: None)
         self.term = self.expanded(term)
-        self.in_place = InPlace(self.term)
+        self.in_place = InPlace(self.term, elements=False)
         self.cost = FREE
         self.frames: list[dict[int, list[Cost]]] = [{}]
 

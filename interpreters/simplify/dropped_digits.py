@@ -200,8 +200,10 @@ def _emit(b: Builder, group: Group) -> None:
         terms, size = blocks, dims(first.accumulator.type)[digits.axis]
         rises = b.primitive("maximum", digits.radix, b.literal(0, i64))
         places = digits.radix if digits.radix.dim == size else b.primitive("minimum", rises, begin)
-    _each(b, first, digits.loop, places, lambda around: _sums(b, group, around, terms))
     rest = b.primitive("subtract", digits.extent, begin)
+    if not digits.known:  # who plans memory sees that neither is more than there are iterations
+        places, rest = (b.primitive("minimum", each, digits.extent) for each in (places, rest))
+    _each(b, first, digits.loop, places, lambda around: _sums(b, group, around, terms))
     if rest.literal != 0:
         _each(b, first, digits.loop, rest, lambda around: _rest(b, group, around, blocks, begin))
 
