@@ -10,6 +10,7 @@ terms   legalise                                  ``schedule/terms/legalisation.
         ``materialise``                           ``schedule/terms/materialisation.py``
         ``distribute``                            ``schedule/terms/distribution.py``
         ``reassociate``                           ``schedule/terms/reassociation.py``
+        make states together                      ``schedule/terms/joint_states.py``
         order operands, order reads               ``schedule/terms/operand_order.py``, ``interpreters/reads_first.py``
 nests   lower                                     ``lowering/lower.py``
         ``fuse``                                  ``schedule/nests/fusion.py``
@@ -63,6 +64,7 @@ from .schedule.nests.fusion import fused
 from .schedule.nests.row_blocks import in_blocks_of_rows
 from .schedule.terms.bounds_checks import decided
 from .schedule.terms.distribution import schedule
+from .schedule.terms.joint_states import made_together
 from .schedule.terms.legalisation import legalised, open_checkpoints
 from .schedule.terms.materialisation import materialised
 from .schedule.terms.neutral_elements import verified
@@ -112,7 +114,7 @@ def _forms(prepared: Block, target: Target, checks: bool) -> tuple[Form, ...]:
             forms = reassociated(scheduled, target, decisions)
         else:
             forms = (Form(scheduled, decisions=decisions),)
-        blocks = [reads_first(in_order(form.block)) for form in forms]
+        blocks = [reads_first(in_order(made_together(form.block))) for form in forms]
     return tuple([replace(form, block=block) for form, block in zip(forms, blocks, strict=True)])
 
 

@@ -61,6 +61,21 @@ def through_updates(x: Grid, y: Grid, steps: az.i64) -> az.Expr:
     return loop(x, steps, step)
 
 
+@az.program
+def rotation(x: Vector, v: Vector, steps: az.i64) -> Any:
+    """Each state wants to be read by the other first: they are made together."""
+    return loop((x, v), steps, lambda _, state: (state[0] + 0.1 * state[1], state[1] - 0.1 * state[0]))
+
+
+@az.program
+def three(x: Grid, y: Grid, steps: az.i64) -> Any:
+    def step(t: az.Expr, state: Any) -> Any:
+        a, b, c = state
+        return 0.5 * a + 0.25 * b - c, b - 0.5 * c + 0.1 * a, c * 0.9 + 0.1 * a * b
+
+    return loop((x, y, x + y), steps, step)
+
+
 def vectors(n: int) -> Any:
     rng = np.random.default_rng(n)
     return rng.normal(size=n), rng.normal(size=n)
@@ -72,7 +87,14 @@ def grids(n: int) -> Any:
 
 
 # The arrays that a call takes room for beside its results
-ROOM = {swing: (vectors, 0), fading: (grids, 0), exchanged: (grids, 2), through_updates: (grids, 0)}
+ROOM = {
+    swing: (vectors, 0),
+    fading: (grids, 0),
+    exchanged: (grids, 2),
+    through_updates: (grids, 0),
+    rotation: (vectors, 0),
+    three: (grids, 0),
+}
 
 
 @pytest.mark.parametrize("program", ROOM, ids=lambda program: program.name)
@@ -109,9 +131,21 @@ def normalised(x: Vector, v: Vector, steps: az.i64) -> az.Expr:
 
 
 @az.program
-def rotation(x: Vector, v: Vector, steps: az.i64) -> Any:
-    """Each state wants to be read by the other first."""
-    return loop((x, v), steps, lambda _, state: (state[0] + 0.1 * state[1], state[1] - 0.1 * state[0]))
+def half_across(x: Vector, v: Vector, steps: az.i64) -> Any:
+    """One of two that are made of each other reads a neighbour."""
+    return loop((x, v), steps, lambda _, state: (state[0] + 0.1 * state[1], state[1] - az.roll(state[0], 1)))
+
+
+@az.program
+def of_other_lengths(x: Vector, v: Vector, steps: az.i64) -> Any:
+    long = az.concatenate([x, v])
+    n = x.shape[0]
+
+    def step(_: az.Expr, state: Any) -> Any:
+        x, long = state
+        return x + long[:n], long * 0.5 + az.sum(x)
+
+    return loop((x, long), steps, step)
 
 
 @az.program
@@ -160,10 +194,10 @@ def reread(x: Vector, v: Vector, steps: az.i64) -> Any:
     return loop((x, 0.0), steps, step)
 
 
-OTHERS = [neighbours, turned, normalised, rotation, crossed, both_of_one, stored, kept_outside, nested, in_branches]
+OTHERS = [neighbours, turned, normalised, half_across, of_other_lengths, crossed, both_of_one, stored, kept_outside]
 
 
-@pytest.mark.parametrize("program", [*OTHERS, reread], ids=lambda program: program.name)
+@pytest.mark.parametrize("program", [*OTHERS, nested, in_branches, reread], ids=lambda program: program.name)
 def test_states_that_others_read_are_what_they_were(program: Program) -> None:
     compiled = az.compile(program, threads=2)
     for n, steps in ((1, 3), (5, 0), (5, 1), (40, 4), (41, 7)):
