@@ -156,7 +156,7 @@ class Compiled(Shown, Generic[P, R]):
         ...     return az.compile(az.grad(f), threads=1)
         >>> state = np.empty(1000)
         >>> [round(grow(c).peak_bytes(state, 400) / state.nbytes) for c in ("all", "sqrt")]
-        [403, 45]
+        [403, 43]
         """
         instance, leaves, _ = self._call(args, kwargs)
         return self.backend.peak_bytes(instance, leaves)

@@ -580,12 +580,15 @@ def _at_worst(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> Dim | None:
 def _without_quotient(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> Dim | None:
     """A dim that is at least zero where this one is, without one of its quotients of loop variables; None without any.
 
-    ``x - a // d`` is, where ``x * d + d - 1 - a`` is, and ``x + a // d`` where ``x * d + a`` is.
+    ``x - a // d`` is, where ``x * d + d - 1 - a`` is, and ``x + a // d`` where ``x * d + a`` is: for what is made of
+    sizes and loop variables, and does not wrap around. Of a division by 0 nothing is said, which is refused elsewhere.
     """
     for monomial, c in dim.terms:
         match monomial:
             case (Compound("//", number, divisor),) if abs(c) == 1 and divisor.is_static() and divisor.is_nonnegative():
-                if any(extents(atom) is not None for atom in number.atoms()):
+                atoms = number.atoms()
+                exact = all(not isinstance(atom, Opaque) or extents(atom) is not None for atom in atoms)
+                if exact and any(extents(atom) is not None for atom in atoms):
                     rest = (dim - Dim({monomial: c})) * divisor
                     return rest + number if c > 0 else rest + divisor - 1 - number
     return None

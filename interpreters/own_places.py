@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
+from ..core.constructs import Role
 from ..core.terms import Atom, Block, Operation, Variable
 from ..core.types import rank
 
@@ -26,10 +27,14 @@ Taken = dict[int, dict[int, int]]  # by operation (``id``) and result: the varia
 
 
 def taken_by_elements(op: Operation) -> Taken:
-    """For the arrays that a loop's body makes element by element, the variables in whose memory each may be made."""
-    row, body, found = op.row, op.blocks[-1], Taken()
-    assert row.takes is not None
-    count = len(op.args) - row.takes(op.static)
+    """For the arrays that a loop's body makes element by element, the variables in whose memory each may be made.
+
+    Nothing where an operation has no states that go from step to step.
+    """
+    row, found = op.row, Taken()
+    if row.takes is None or Role.STEP not in row.roles:
+        return found
+    body, count = op.blocks[-1], len(op.args) - row.takes(op.static)
     chains = _Chains(body, len(body.binders) - count)
     claimed = set[int]()
     for k, atom in enumerate(body.results[:count]):

@@ -63,7 +63,7 @@ def _block(block: Block, env: Env[int], depth: int, elements: Taken) -> Block:
 
 def _operation(op: Operation, env: Env[int], depth: int) -> Operation:
     args = tuple([_atom(atom, env, depth) for atom in op.args])
-    elements = taken_by_elements(op) if op.op in ("loop", "while") else {}
+    elements = taken_by_elements(op)
     blocks = tuple([_block(block, env, depth, elements) for block in op.blocks])
     return Operation(op.op, op.static, args, blocks, op.types, op.origin)
 

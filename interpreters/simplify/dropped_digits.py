@@ -24,9 +24,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...core.builder import Builder, Substitution
+from ...core.dims import Dim
 from ...core.graph import Node, Value
 from ...core.types import dims, i64
 from .costs import is_costly_value
+from .implied import FEW
 from .leaves import Guard, Leaf, Tree, guarded, recorded, without, zero
 
 _LARGEST = 1 << 62  # so that no digit's weight wraps around
@@ -57,9 +59,9 @@ class _Digits:
 
     @property
     def known(self) -> bool:
-        """Whether sizes alone say that digits are what they seem."""
+        """Whether sizes alone say that digits are what they seem; one that is 0 divides nothing."""
         weights = [self.radix] if self.weight is None else [self.radix, self.weight]
-        return all(each.dim is not None and each.dim.is_static() and each.dim.is_nonnegative() for each in weights)
+        return all(each.dim is not None and _is_size(each.dim) for each in weights)
 
     def fits(self, b: Builder) -> Value:
         """Whether digits are what they seem."""
@@ -71,9 +73,22 @@ class _Digits:
         return b.primitive("logical_and", rises, b.primitive("less_equal", lowest, most))
 
     def blocks(self, b: Builder) -> Value:
-        """How many whole rows, tiles or blocks there are."""
-        whole = _quotient(b, self.extent, self.block) or b.primitive("floor_divide", self.extent, self.block)
-        return whole if self.known else b.cond(self.fits(b), lambda: [whole], lambda: [b.literal(0, i64)])[0]
+        """How many whole rows, tiles or blocks are added up: none where digits are not what they seem.
+
+        Of tiles there may be too many: a sum for each of their places is no more than there are places. What is left
+        adds in order.
+        """
+        whole = _quotient(b, self.extent, self.block)
+        if whole is not None and self.known:
+            return whole
+        whole = b.primitive("floor_divide", self.extent, self.block)
+        tests = [] if self.known else [self.fits(b)]
+        if self.high is None:
+            tests.append(b.primitive("less_equal", whole, self.radix))
+        none = b.close((), (), (b.literal(0, i64),))
+        for test in tests:
+            (whole,) = b.emit("cond", (), [test], [b.close((), (), (whole,)), none])
+        return whole
 
 
 Group = list[tuple[Leaf, _Digits]]  # leaves with the same loops and indices
@@ -96,6 +111,12 @@ def without_dropped_digits(b: Builder, statement: Node, beside: frozenset[int]) 
     for group in groups.values():
         made += recorded(b, partial(_emit, b, group))
     return made
+
+
+def _is_size(dim: Dim) -> bool:
+    """Whether a dim is a size, or a small multiple of one, which is not below 0 and does not wrap around."""
+    small = all(len(monomial) < 2 and abs(c) <= FEW for monomial, c in dim.terms)
+    return small and dim.is_static() and dim.is_nonnegative()
 
 
 def _apart(tree: Tree, groups: Sequence[Sequence[Leaf]]) -> bool:
@@ -190,7 +211,10 @@ def _image(b: Builder, at: Mapping[Value, Value], digits: Mapping[Value | None, 
 
 
 def _emit(b: Builder, group: Group) -> None:
-    """Emit leaves with the same loops and indices: sums for whole blocks, then the iterations of the last one."""
+    """Emit leaves with the same loops and indices: sums for whole blocks, then the other iterations.
+
+    A sum of no terms may be added at a place that is not there; there ``add_to`` does nothing.
+    """
     (first, digits), *_ = group
     blocks = digits.blocks(b)
     begin, terms = b.primitive("multiply", blocks, digits.block), digits.terms
@@ -201,8 +225,8 @@ def _emit(b: Builder, group: Group) -> None:
         rises = b.primitive("maximum", digits.radix, b.literal(0, i64))
         places = digits.radix if digits.radix.dim == size else b.primitive("minimum", rises, begin)
     rest = b.primitive("subtract", digits.extent, begin)
-    if not digits.known:  # who plans memory sees that neither is more than there are iterations
-        places, rest = (b.primitive("minimum", each, digits.extent) for each in (places, rest))
+    if not digits.known:  # none is more than there are iterations, also where there are no blocks
+        places, terms, rest = (b.primitive("minimum", each, digits.extent) for each in (places, terms, rest))
     _each(b, first, digits.loop, places, lambda around: _sums(b, group, around, terms))
     if rest.literal != 0:
         _each(b, first, digits.loop, rest, lambda around: _rest(b, group, around, blocks, begin))
@@ -253,8 +277,6 @@ def _rest(b: Builder, group: Group, around: Mapping[Value, Value], blocks: Value
     known: dict[Value | None, Value] = {}
     if digits.known and digits.low is None:
         known = {digits.high: blocks}
-    elif digits.known and digits.high is None:
-        known = {digits.low: number}
     at = {**around, digits.loop: b.primitive("add", begin, number)}
     for leaf, _ in group:
         indices = _image(b, at, known).values(leaf.indices)

@@ -143,6 +143,9 @@ def test_quotients_in_range_by_enumeration(divisor: str, factor: int) -> None:
                     D(least) + (Dim.of(k * factor) + D(offset)) // by * sign for k in range(D(extent).evaluate(sizes))
                 ]
                 assert all(each.evaluate(sizes) >= 0 for each in runs)
+    k = Dim.atom(Opaque(2))  # an argument, with which the sum may wrap around
+    wrapping = index_in_range((i + k * 2) // by - k * 2 // by, D("n"), {Opaque(1): D("n") * by}.get)
+    assert wrapping is (divisor == "1")
     assert index_in_range(i // by, D("n"), {Opaque(1): D("n") * by}.get)
     assert not index_in_range(i // by, D("n"), {Opaque(1): D("n") * by + 1}.get)
 

@@ -137,6 +137,28 @@ def test_a_constant_number_of_digits_of_an_argument(m: int) -> None:
 
 
 @az.program
+def scaled(x: az.Array[az.f64, "m"], y: az.Array[az.f64, "n"], c: az.i64, a: az.f64) -> az.f64:
+    """What is added does not depend on the iteration."""
+    return az.sum(az.generate(y.shape[0], lambda i: a * x[i // c]))
+
+
+@az.program
+def cubes(x: az.Array[az.f64, "m"], y: az.Array[az.f64, "n"], c: az.i64) -> az.f64:
+    return az.sum(az.generate(y.shape[0], lambda i: read_at(x, i // c) ** 3))
+
+
+@pytest.mark.parametrize("c", [1, 4, 9, 10, 10**14, 2**62, 2**62 + 1])
+def test_no_more_terms_than_iterations(c: int) -> None:
+    """However large a divisor is, and for derivatives of derivatives."""
+    wanted = np.bincount(np.arange(9) // c, minlength=9).astype(float)
+    for run in (az.compile(az.grad(scaled)), az.evaluate(az.grad(scaled))):
+        np.testing.assert_array_equal(run(np.ones(9), np.ones(9), c, 2.0), 2 * wanted)
+    x = np.arange(1.0, 10.0)
+    for run in (az.compile(az.hvp(cubes)), az.evaluate(az.hvp(cubes))):
+        np.testing.assert_allclose(run(x, np.ones(9), c, np.ones(9)), 6 * x * wanted, rtol=1e-15)
+
+
+@az.program
 def upsampled(x: az.Array[az.f64, "h w"], y: az.Array[az.f64, "2*h 3*w"]) -> az.f64:
     return az.sum(az.generate(y.shape, lambda i, j: y[i, j] * x[i // 2, j // 3] ** 2))
 

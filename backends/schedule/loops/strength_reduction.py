@@ -23,13 +23,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
+
 from ....core.dims import Dim, Name
 from ....core.types import i64
+from ....interpreters.simplify.implied import FEW
 from ... import ir
 
 _ZERO = ir.Constant(0, i64)
-_LEAST, _GREATEST = ir.Constant(-(1 << 63), i64), ir.Constant((1 << 63) - 1, i64)
-_SMALL = 1 << 31  # no sum of so many sizes and places wraps around
+_LEAST, _GREATEST = (ir.Constant(int(number), i64) for number in (np.iinfo(np.int64).min, np.iinfo(np.int64).max))
 
 
 def stepped(function: ir.Function) -> ir.Function:
@@ -80,9 +82,11 @@ class _Stepping:
         return dim is not None and dim.is_nonnegative()
 
     def is_small(self, offset: ir.Expression) -> bool:
-        """Whether a counter with so much added is known not to wrap around."""
+        """Whether a counter with so much added is known not to wrap around, as with a few sizes and places."""
         dim = ir.dim_of(offset, self.places)
-        return dim is not None and sum([abs(factor) for _, factor in dim.terms]) < _SMALL
+        if dim is None or sum([abs(factor) for _, factor in dim.terms]) > FEW:
+            return False
+        return all(len(monomial) < 2 and all(isinstance(x, Name) for x in monomial) for monomial, _ in dim.terms)
 
 
 class _Counters:

@@ -80,6 +80,24 @@ def test_a_remainder_of_what_wraps_around() -> None:
             assert compiled(np.ones(7), o, d) == az.evaluate(mixed)(np.ones(7), o, d)
 
 
+def test_what_is_added_may_be_large_though_it_is_made_of_sizes() -> None:
+    @az.program
+    def bounded(x: az.Array[az.i8, "n"]) -> az.i64:
+        n = x.shape[0]
+        return az.fori_loop(0, 5, lambda i, s: s * 31 + (i + az.maximum(n, 2**63 - 3)) // n, 0)
+
+    @az.program
+    def volume(
+        x: az.Array[az.i8, "n"], y: az.Array[az.i8, "m"], z: az.Array[az.i8, "k"], d: az.Array[az.i8, "d"]
+    ) -> az.i64:
+        last = x.shape[0] * y.shape[0] * z.shape[0] - 1
+        return az.fori_loop(0, 5, lambda i, s: s * 31 + (i + last) // d.shape[0], 0)
+
+    three, long = np.zeros(3, np.int8), np.zeros(2**21, np.int8)
+    assert az.compile(bounded)(three) == az.evaluate(bounded)(three)
+    assert az.compile(volume)(long, long, long, three) == az.evaluate(volume)(long, long, long, three)
+
+
 @pytest.mark.parametrize(
     "function",
     [
