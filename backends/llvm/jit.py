@@ -192,7 +192,8 @@ class Executable:
         self._table = (ctypes.c_void_p * len(branches))()
         self._linked: dict[str, Any] = {}
         self._lock = threading.Lock()
-        self.made: dict[str, tuple[str, float]] = {}  # the branches that there are: their state, and the seconds
+        # the branches that there are: their state, and the seconds
+        self.made = {name: (COMPILED, each.seconds) for name, each in branches.items() if isinstance(each, Code)}
 
     def launch(self, frame: Frame, sizes: Sequence[int], threads: int) -> Failure | None:
         """Run on a frame whose addresses and sizes are there; tells of the first requirement that failed."""

@@ -56,24 +56,42 @@ def read_as_written(b: Builder, loop: Pending, number: int, output: Value, reade
     inside = frozenset([step.number, state.number, *[variable.number for variable, _ in written.loops]])
     if reads is None or not written.value.free <= loop.known | inside:
         return {}
-    node = source(written.value)
-    alike = [each for each in readers.nodes.values() if each.op == node.op and each.static == node.static]
     replaced: dict[int, Replacement] = {}
     with _simplifying(b, readers):
-        for at in dict.fromkeys([read.args[1] for read in readers.reads(output) or ()]):
-            for places in product(*[_variables(b, readers, alike, *each) for each in written.loops]):
-                variables = dict(zip([each for each, _ in written.loops], places, strict=True))
-                stored = {read.number: partial(_stored, output, at, read) for read in reads}
-                image = Substitution(b, {step: at, state: output, **variables}, None, (), stored)
-                found, *rest = image.values([written.value, *written.places, *written.tests])
-                if found.source is None or found.source.number not in readers.nodes:
-                    continue
-                last = b.part(loop.results[number], rest[: len(written.places)])
-                if written.tests:
-                    replaced.update(_where(b, readers, found.source, last, rest[-1], written.holds))
-                else:
-                    replaced[found.source.number] = partial(_made, [last])
+        for at, places in dict.fromkeys(_places(b, readers, output, written)):
+            variables = dict(zip([each for each, _ in written.loops], places, strict=True))
+            stored = {read.number: partial(_stored, output, at, read) for read in reads}
+            image = Substitution(b, {step: at, state: output, **variables}, None, (), stored)
+            found, *rest = image.values([written.value, *written.places, *written.tests])
+            if found.source is None or found.source.number not in readers.nodes:
+                continue
+            last = b.part(loop.results[number], rest[: len(written.places)])
+            if written.tests:
+                replaced.update(_where(b, readers, found.source, last, rest[-1], written.holds))
+            else:
+                replaced[found.source.number] = partial(_made, [last])
     return replaced
+
+
+def _places(
+    b: Builder, readers: Readers, output: Value, written: _Written
+) -> Iterator[tuple[Value, tuple[Value, ...]]]:
+    """The steps and places at which a reader may compute what is written: those that nodes like it depend on."""
+    steps = list(dict.fromkeys([read.args[1] for read in readers.reads(output) or ()]))
+    node = source(written.value)
+    for alike in readers.nodes.values():
+        if alike.op == node.op and alike.static == node.static and output.number in alike.free:
+            loops = [loop for number, loop in readers.loops.items() if loop is not None and number in alike.free]
+            numbers = frozenset([loop.variable.number for loop in loops])
+            ways = [
+                [b.literal(0, i64)]
+                if extent.literal == 1
+                else [x.variable for x in loops if x.extent.dim == extent.dim]
+                for _, extent in written.loops
+            ]
+            for at in steps:
+                if at.free & readers.loops.keys() <= numbers:
+                    yield from [(at, places) for places in product(*ways)]
 
 
 @contextmanager
@@ -154,15 +172,6 @@ def _reads(value: Value, state: Value) -> list[Node] | None:
     """The reads of elements of a state that a value is made of; None if there are other uses."""
     users = [node for node in _nodes([value]) if state in operands(node)]
     return users if all(node.op == "index" and state not in node.args[1:] for node in users) else None
-
-
-def _variables(b: Builder, readers: Readers, alike: Sequence[Node], variable: Value, extent: Value) -> list[Value]:
-    """What may stand for a variable of the step's loops: those of readers with its extent; anything if there is one."""
-    if extent.literal == 1:
-        return [b.literal(0, i64)]
-    numbers = frozenset().union(*[node.free for node in alike])
-    loops = [loop for number, loop in readers.loops.items() if loop is not None and number in numbers]
-    return [loop.variable for loop in loops if loop.extent.dim == extent.dim]
 
 
 def _stored(output: Value, at: Value, read: Node, level: Substitution) -> tuple[Value, ...]:
