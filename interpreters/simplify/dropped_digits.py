@@ -59,7 +59,7 @@ class _Digits:
 
     @property
     def known(self) -> bool:
-        """Whether sizes alone say that digits are what they seem; one that is 0 divides nothing."""
+        """Whether constants and sizes alone say that digits are what they seem; a size that is 0 divides nothing."""
         weights = [self.radix] if self.weight is None else [self.radix, self.weight]
         return all(each.dim is not None and _is_size(each.dim) for each in weights)
 
@@ -114,7 +114,9 @@ def without_dropped_digits(b: Builder, statement: Node, beside: frozenset[int]) 
 
 
 def _is_size(dim: Dim) -> bool:
-    """Whether a dim is a size, or a small multiple of one, which is not below 0 and does not wrap around."""
+    """Whether a dim is a number above 0, or a size or a small multiple of one, which does not wrap around."""
+    if dim.constant is not None:
+        return dim.constant > 0
     small = all(len(monomial) < 2 and abs(c) <= FEW for monomial, c in dim.terms)
     return small and dim.is_static() and dim.is_nonnegative()
 
@@ -138,7 +140,7 @@ def _digits(b: Builder, leaf: Leaf) -> _Digits | None:
         steady = all(loop.number not in other.free for _, other in leaf.path.loops)
         if len(varying) == 1 and steady and extent.free.isdisjoint(leaf.path.binders):
             found = _digits_of(b, leaf, varying[0], loop, extent)
-            if found is not None and (found.known or found.fits(b).literal is None):
+            if found is not None and (found.known or found.fits(b).literal is not False):
                 return found
     return None
 

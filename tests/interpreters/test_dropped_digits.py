@@ -75,6 +75,18 @@ def agree(pull: Any, index: Index, numbers: tuple[int, int], given: tuple[Any, .
         np.testing.assert_array_equal(found, wanted, err_msg=f"{n} iterations, {places} places, {numbers}")
 
 
+def test_a_large_constant() -> None:
+    """No iteration has another quotient than 0."""
+
+    @az.program
+    def first(x: az.Array[az.f64, "n"], y: az.Array[az.f64, "k"]) -> az.f64:
+        return az.sum(az.generate(y.shape[0], lambda i: y[i] * x[i // 10**6] + x[i % 10**6] * y[i]))
+
+    y = np.arange(1.0, 8.0)
+    for run in (az.compile(az.grad(first)), az.evaluate(az.grad(first))):
+        np.testing.assert_array_equal(run(np.ones(7), y), y + np.eye(7)[0] * y.sum())
+
+
 @pytest.mark.parametrize("name", MAPS)
 @pytest.mark.parametrize("radices", some([(c, m) for c in (1, 2, 3, 7) for m in (1, 2, 5)], 4))
 def test_digits_by_constants(name: str, radices: tuple[int, int]) -> None:
