@@ -26,6 +26,7 @@ class Arrays(Context):
             old = None if taken is None else env.get(taken)
             if isinstance(old, ArrayRef):
                 destination = old
+                self.nonzero.pop(old.buffer.name, None)  # it holds more than one array
             elif destination is None:
                 fills.append(self.stored(op, type, env))
                 destination = self.array(fills[-1])
@@ -38,7 +39,7 @@ class Arrays(Context):
         self.emit(*[ir.Allocate(buffer) for buffer in fills])
         needed = self.needed(op, axes)
         self.emit(ir.Nest(tuple(axes), tuple(statements), self.inside == 0, tuple(fills), True, needed))
-        self.note_zeros(op, results)
+        self.note_zeros(op, results, fills)
         return list(results)
 
     def needed(self, op: terms.Operation, axes: Sequence[ir.Axis]) -> Differences:
@@ -51,11 +52,11 @@ class Arrays(Context):
             if max(a, b) < len(names) and all((a, b) in region for region in regions)
         }
 
-    def note_zeros(self, op: terms.Operation, results: Sequence[ArrayRef]) -> None:
-        """Remember where arrays are 0, by the axes of their buffers."""
+    def note_zeros(self, op: terms.Operation, results: Sequence[ArrayRef], own: Sequence[ir.Buffer]) -> None:
+        """Remember where arrays are 0 that have buffers of their ``own``, by the axes of these."""
         for k, result in enumerate(results):
             region = self.regions.nonzero(op, k)
-            if region and not result.prefix:
+            if region and result.buffer in own:
                 axes = {(result.axis(a), result.axis(b)): least for (a, b), least in region.items()}
                 self.nonzero[result.buffer.name] = axes
 

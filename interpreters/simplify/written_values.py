@@ -52,17 +52,18 @@ def read_as_written(b: Builder, loop: Pending, number: int, output: Value, reade
     state, written = states[number], _written(loop, number)
     if written is None:
         return {}
-    reads = _reads(written.value, state)
+    parts = [written.value, *written.places, *written.tests]
+    reads = _reads(parts, state)
     inside = frozenset([step.number, state.number, *[variable.number for variable, _ in written.loops]])
-    if reads is None or not written.value.free <= loop.known | inside:
+    if reads is None or not all(part.free <= loop.known | inside for part in parts):
         return {}
     replaced: dict[int, Replacement] = {}
     with _simplifying(b, readers):
-        for at, places in dict.fromkeys(_places(b, readers, output, written)):
+        for at, places in dict.fromkeys(_places(b, loop, readers, output, written)):
             variables = dict(zip([each for each, _ in written.loops], places, strict=True))
             stored = {read.number: partial(_stored, output, at, read) for read in reads}
             image = Substitution(b, {step: at, state: output, **variables}, None, (), stored)
-            found, *rest = image.values([written.value, *written.places, *written.tests])
+            found, *rest = image.values(parts)
             if found.source is None or found.source.number not in readers.nodes:
                 continue
             last = b.part(loop.results[number], rest[: len(written.places)])
@@ -74,23 +75,25 @@ def read_as_written(b: Builder, loop: Pending, number: int, output: Value, reade
 
 
 def _places(
-    b: Builder, readers: Readers, output: Value, written: _Written
+    b: Builder, loop: Pending, readers: Readers, output: Value, written: _Written
 ) -> Iterator[tuple[Value, tuple[Value, ...]]]:
     """The steps and places at which a reader may compute what is written: those that nodes like it depend on."""
-    steps = list(dict.fromkeys([read.args[1] for read in readers.reads(output) or ()]))
-    node = source(written.value)
+    indices = {number: each for number, each in readers.loops.items() if each is not None}
+    node, count = source(written.value), loop.node.args[0].dim
+    extents: dict[DimAtom, Dim | None] = {Opaque(number): each.extent.dim for number, each in indices.items()}
+    read = dict.fromkeys([each.args[1] for each in readers.reads(output) or ()])
+    steps = [x for x in read if x.dim is not None and count is not None and index_in_range(x.dim, count, extents.get)]
     for alike in readers.nodes.values():
         if alike.op == node.op and alike.static == node.static and output.number in alike.free:
-            loops = [loop for number, loop in readers.loops.items() if loop is not None and number in alike.free]
-            numbers = frozenset([loop.variable.number for loop in loops])
+            loops = [each for number, each in indices.items() if number in alike.free]
             ways = [
-                [b.literal(0, i64)]
-                if extent.literal == 1
-                else [x.variable for x in loops if x.extent.dim == extent.dim]
+                [x.variable for x in loops if x.extent.dim == extent.dim]
+                if extent.literal != 1
+                else [b.literal(0, i64)]
                 for _, extent in written.loops
             ]
             for at in steps:
-                if at.free & readers.loops.keys() <= numbers:
+                if at.free & readers.loops.keys() <= alike.free:
                     yield from [(at, places) for places in product(*ways)]
 
 
@@ -127,7 +130,7 @@ def _made(values: Sequence[Value], level: Substitution) -> tuple[Value, ...]:
 
 
 def _written(loop: Pending, number: int) -> _Written | None:
-    """What a loop writes to a state in each step, if that is worth reading, and surely in range."""
+    """What a loop writes to a state in each step, if that is worth reading, surely in range, and written once."""
     body = loop.node.bodies[0]
     following = body.results[number]
     scatter = source(following)
@@ -136,6 +139,8 @@ def _written(loop: Pending, number: int) -> _Written | None:
     places, value = inner.results[:-arrays], inner.results[len(inner.results) - arrays + following.position]
     tests, holds = tuple[Value, ...](), True
     loops = list(zip(inner.binders, scatter.args[:count], strict=True))
+    if not scatter.static[0] and any(extent.literal != 1 for _, extent in loops):
+        return None
     while value.source is not None and (value.source.op == "generate" or (value.source.op == "cond" and not tests)):
         results = [branch.results[value.position] for branch in value.source.bodies]
         if value.source.op == "generate":
@@ -168,9 +173,9 @@ def _nodes(values: Sequence[Value]) -> Iterator[Node]:
             stack += [value.source for value in operands(node)]
 
 
-def _reads(value: Value, state: Value) -> list[Node] | None:
-    """The reads of elements of a state that a value is made of; None if there are other uses."""
-    users = [node for node in _nodes([value]) if state in operands(node)]
+def _reads(values: Sequence[Value], state: Value) -> list[Node] | None:
+    """The reads of elements of a state that values are made of; None if there are other uses."""
+    users = [node for node in _nodes(values) if state in operands(node)]
     return users if all(node.op == "index" and state not in node.args[1:] for node in users) else None
 
 

@@ -212,8 +212,7 @@ def test_states_that_others_read_are_what_they_were(program: Program) -> None:
 
 
 @pytest.mark.parametrize("program", [swing, fading, exchanged, rotation, normalised], ids=lambda program: program.name)
-@pytest.mark.parametrize("checkpoint", ["all", "sqrt"])
-def test_gradients_through_such_loops(program: Program, checkpoint: Any) -> None:
+def test_gradients_through_such_loops(program: Program) -> None:
     """Against central differences along a direction."""
 
     def total(x: az.Expr, y: az.Expr, steps: az.Expr) -> az.Expr:
@@ -230,6 +229,48 @@ def test_gradients_through_such_loops(program: Program, checkpoint: Any) -> None
     np.testing.assert_allclose(
         (gradient[0] * dx).sum() + (gradient[1] * dy).sum(), (high - low) / 2e-6, rtol=1e-6, atol=1e-8
     )
+
+
+@pytest.mark.parametrize("checkpoint", ["sqrt", (3, 2)])
+def test_gradients_with_checkpoints(checkpoint: Any) -> None:
+    """They are those without."""
+
+    def gradient(checkpoint: Any) -> Any:
+        def step(_: az.Expr, state: Any) -> Any:
+            x, v = state
+            return x + 0.1 * az.sin(v), v - 0.1 * az.sin(x)
+
+        @az.program
+        def total(x: Vector, v: Vector, steps: az.i64) -> az.f64:
+            x, v = az.fori_loop(0, steps, step, (x, v), checkpoint=checkpoint)
+            return az.sum(x**2 * v)
+
+        return az.compile(az.grad(total, argnums=(0, 1)))
+
+    for n, steps in ((1, 0), (5, 1), (40, 6), (40, 7)):
+        for found, wanted in zip(gradient(checkpoint)(*vectors(n), steps), gradient("all")(*vectors(n), steps)):
+            np.testing.assert_allclose(found, wanted, rtol=1e-13)
+
+
+@az.program
+def half_zero(x: az.Array[az.f64, "n n"], y: az.Array[az.f64, "n n"], steps: az.i64) -> az.Expr:
+    """An array that is 0 above its diagonal, in memory that the state takes then, which is not."""
+    n = x.shape[0]
+
+    def step(_: az.Expr, x: az.Expr) -> az.Expr:
+        a = az.generate((n, n), lambda i, j: az.where(j <= i, az.exp(x[i, j]), 0.0))
+        w = a @ y
+        return az.generate((n, n), lambda i, j: a[i, j] + w[i, j] + w[j, i])
+
+    return az.fori_loop(0, steps, step, x) @ y
+
+
+@pytest.mark.parametrize("n", [2, 33, 70])
+def test_where_an_array_is_zero_what_takes_its_memory_is_not(n: int) -> None:
+    x, y = np.full((n, n), 0.1), np.eye(n) + 0.01 * np.arange(n)
+    for steps in (0, 1):
+        found, wanted = (run(half_zero)(x, y, steps) for run in (az.compile, az.evaluate))
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
 def test_what_is_read_at_its_own_place() -> None:

@@ -123,6 +123,73 @@ def test_what_was_not_written_is_computed(program: Program) -> None:
 
 
 @az.program
+def beyond_the_steps(x: Vector) -> Any:
+    """What is written does not read the state; readers go on where there are no steps."""
+    n = az.size(x)
+
+    def made(i: Any) -> Any:
+        return az.tanh(az.exp(x[i]))
+
+    last, before = az.scan_loop(lambda s, i: (az.update(s, i, made(i)), s), az.zeros(n), az.iota(n // 2))
+
+    def reader(p: Any) -> Any:
+        return made(p) + az.cond(p < n // 2, lambda: az.tanh(az.sum(before[p])), lambda: 0.0)
+
+    return last, az.generate(n, reader)
+
+
+@az.program
+def last_of_many(x: Vector) -> Any:
+    """A step writes several numbers to one place, the last of which stays."""
+    n = az.size(x)
+
+    def made(j: Any, s: Any) -> Any:
+        return az.tanh(az.sum(s) * 0.25 + x[j])
+
+    def step(s: Any, i: Any) -> Any:
+        places, values = az.generate(n, lambda j: i + 0 * j), az.generate(n, lambda j: made(j, s))
+        return az.scatter(s, places, values, unique=False), s
+
+    last, before = az.scan_loop(step, x, az.iota(n))
+    return last, az.generate((n, n), lambda p, j: made(j, before[p]))
+
+
+@az.program
+def under_a_test_of_the_state(x: Vector) -> Any:
+    def made(i: Any, s: Any) -> Any:
+        before = az.where(i > 0, s[az.maximum(i - 1, 0)], 0.0)
+        return az.where(before < 0.9, az.tanh(az.sum(s) + x[i]), 0.0)
+
+    last, before = states(x, lambda i, s: az.update(s, i, made(i, s)))
+    return last, back_over(x, lambda p, t: t * (1.0 - made(p, before[p]) ** 2))
+
+
+@pytest.mark.parametrize("program", [beyond_the_steps, last_of_many, under_a_test_of_the_state], ids=lambda p: p.name)
+def test_what_is_read_is_what_was_written(program: Program) -> None:
+    simplified(program)
+    x = np.linspace(0.1, 0.8, 6)
+    for found, wanted in zip(az.compile(program)(x), az.evaluate(program)(x), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-11)
+
+
+def test_the_gradient_of_what_is_written_under_a_test_of_the_state() -> None:
+    @az.program
+    def gate(x: Vector) -> az.f64:
+        n = az.size(x)
+
+        def step(i: az.Expr, s: az.Expr) -> az.Expr:
+            before = az.where(i > 0, s[az.maximum(i - 1, 0)], 0.0)
+            return az.update(s, i, az.where(before < 0.9, az.tanh(az.sum(s) + x[i]), 0.0))
+
+        return az.sum(az.fori_loop(0, n, step, az.zeros(n)) ** 2)
+
+    x, e = np.linspace(0.3, 0.9, 5), 1e-6 * np.eye(5)
+    run = az.evaluate(gate)
+    wanted = [(run(x + step) - run(x - step)) / 2e-6 for step in e]
+    np.testing.assert_allclose(az.compile(az.grad(gate))(x), wanted, rtol=1e-6, atol=1e-9)
+
+
+@az.program
 def network(x: az.Array[az.f64, "n m"], w: az.Array[az.f64, "k k"], u: az.Array[az.f64, "k m"]) -> az.f64:
     """A recurrent network whose states are rows of an array."""
     (n, _), k = x.shape, w.shape[0]
