@@ -152,6 +152,8 @@ def _digits_of(b: Builder, leaf: Leaf, axis: int, loop: Value, extent: Value) ->
     high, low = (found[0] if len(found) == 1 else None for found in parts.values())
     if (high is None and low is None) or any(len(found) > 1 for found in parts.values()):
         return None
+    if high is None and low is not None and extent.literal is not None and _divisor(low).literal is None:
+        return None  # of a constant number of iterations there are few tiles, or none
     offset = _image(b, {loop: zero}, {high: zero, low: zero}).values([index])[0]
     weight, radix = None if high is None else _divisor(high), one if low is None else _divisor(low)
     terms = one if weight is None else _quotient(b, weight, radix)  # of the first digit the loop says how many
