@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from .builder import Builder, current
-from .dims import Dim, DimAtom, Opaque, index_in_range
+from .dims import Dim, DimAtom, Opaque
 from .expr import Expr, as_expr, broadcast_element, broadcast_sizes
 from .graph import Value
 from .host_arrays import as_array, is_masked
 from .methods import METHODS
 from .primitive import PRIMITIVES
+from .ranges import index_in_range
 from .source import at_line, user_line
 from .terms import Failure
 from .types import i64, rank

@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from math import gcd
 
-from ..core.dims import Dim, DimAtom, Name, Opaque, arithmetic, never_negative
+from ..core.dims import Dim, DimAtom, Name, Opaque, arithmetic
+from ..core.ranges import never_negative
 from ..core.terms import Atom, Block, Literal, Operation, Size, Variable
 from ..core.types import ArrayType, Type, i64
 from .simplify.implied import FEW

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...core.dims import Dim, never_negative, positive
+from ...core.dims import Dim
+from ...core.ranges import never_negative, positive
 from .. import ir
 from ..target import BORDER_ELEMENTS
 from .arrays import Arrays

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ...core import terms
-from ...core.dims import Compound, Dim, DimAtom, Name, Opaque, index_in_range
+from ...core.dims import Compound, Dim, DimAtom, Name, Opaque
 from ...core.environment import Env
 from ...core.language import Unsupported
 from ...core.procedures import Procedure
+from ...core.ranges import index_in_range
 from ...core.types import Scalar, Type, dims, element, i64
 from ...interpreters.domains import Domain as Region
 from ...interpreters.domains import Domains as Regions

@@ -20,10 +20,11 @@ import numpy as np
 
 from .. import trees
 from ..builder import current
-from ..dims import Dim, Opaque, never_negative
+from ..dims import Dim, Opaque
 from ..expr import Expr, as_expr, is_number, same_size
 from ..graph import Value, numbers
 from ..indexing import as_index, extents_of
+from ..ranges import never_negative
 from ..source import at_line, user_line
 from ..terms import Failure, Origin
 from ..types import Scalar, dims, i64, rank

@@ -21,11 +21,12 @@ from typing import Any, NoReturn
 
 from ...core import terms
 from ...core.constructs import Construct
-from ...core.dims import Compound, Dim, DimAtom, Opaque, arithmetic, bounds
+from ...core.dims import Compound, Dim, DimAtom, Opaque, arithmetic
 from ...core.environment import Env
 from ...core.language import Binding, Language, Unsupported
 from ...core.primitive import Primitive
 from ...core.program import Instance, Program, instance_of
+from ...core.ranges import bounds
 from ...core.showing import Shown
 from ...core.source import at_line
 from ...core.terms import Block, Failure, Foreign, Operation, Rules

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from ...core.builder import Builder
-from ...core.dims import Name, arithmetic, index_in_range, never_negative
+from ...core.dims import Name, arithmetic
 from ...core.graph import Value
 from ...core.indexing import extents_of
 from ...core.primitive import Primitive
+from ...core.ranges import index_in_range, never_negative
 from ...core.terms import Literal
 from ...core.types import bool_, element, i64
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...core.builder import Builder
-from ...core.dims import index_in_range
 from ...core.graph import Body, Value, numbers, union
 from ...core.indexing import extents_of
+from ...core.ranges import index_in_range
 from ...core.types import i64
 from .algebra import operands_of
 from .index_set_shifting import slope

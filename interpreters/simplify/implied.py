@@ -25,9 +25,10 @@ from functools import partial
 from itertools import combinations
 
 from ...core.builder import Builder
-from ...core.dims import Compound, Dim, DimAtom, Name, never_negative
+from ...core.dims import Compound, Dim, DimAtom, Name
 from ...core.graph import REQUIREMENT, Body, Node, Value, numbers
 from ...core.indexing import extents_of
+from ...core.ranges import never_negative
 from .leaves import with_statements
 
 # A proof looks at so many facts.

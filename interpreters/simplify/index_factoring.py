@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...core.builder import Builder, Replacement, Substitution
-from ...core.dims import Dim, DimAtom, Opaque, least
+from ...core.dims import Dim, DimAtom, Opaque
 from ...core.graph import Node, Value
+from ...core.ranges import least
 from ...core.types import dims, element, i64, rank
 from ..embed import accumulate
 from .costs import nodes_within

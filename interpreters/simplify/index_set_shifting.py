@@ -32,9 +32,10 @@ from functools import partial
 from itertools import pairwise
 
 from ...core.builder import Builder
-from ...core.dims import Dim, Opaque, never_negative
+from ...core.dims import Dim, Opaque
 from ...core.graph import Node, Value
 from ...core.indexing import extents_of
+from ...core.ranges import never_negative
 from ...core.types import dims, i64
 from .algebra import operands_of
 from .costs import is_costly_value

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.builder import Builder
-from ...core.dims import Dim, DimAtom, Opaque, never_negative
+from ...core.dims import Dim, DimAtom, Opaque
 from ...core.graph import NONE, Body, Node, Value, numbers
 from ...core.indexing import extents_of
 from ...core.primitive import Primitive
+from ...core.ranges import never_negative
 from ...core.types import declarations, dims, i64
 from .accumulators import rewrite_accumulate
 from .algebra import is_zero, operands_of, primitive

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...core.builder import Builder, Replacement, Substitution
-from ...core.dims import Dim, DimAtom, Opaque, never_negative
+from ...core.dims import Dim, DimAtom, Opaque
 from ...core.graph import Node, Value
+from ...core.ranges import never_negative
 from ...core.types import dims, rank
 from .loop_rewriting import LoopRewriting, Loops, Pending, Readers
 from .value_numbering import amount

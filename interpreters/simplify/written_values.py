@@ -23,8 +23,9 @@ from functools import partial
 from itertools import product
 
 from ...core.builder import Builder, Replacement, Substitution
-from ...core.dims import Dim, DimAtom, Opaque, index_in_range
+from ...core.dims import Dim, DimAtom, Opaque
 from ...core.graph import Node, Value
+from ...core.ranges import index_in_range
 from ...core.types import dims, i64
 from .costs import is_costly_value
 from .loop_rewriting import Pending, Readers, source

@@ -13,11 +13,12 @@ from programs import CASES, Case
 
 import adze as az
 from adze.core.builder import Builder, build
-from adze.core.dims import Dim, Opaque, bounds, index_in_range, never_negative
+from adze.core.dims import Dim, Opaque
 from adze.core.environment import Env
 from adze.core.graph import Value
 from adze.core.placement import to_block
 from adze.core.program import Instance
+from adze.core.ranges import bounds, index_in_range, never_negative
 from adze.core.terms import Block, Failure, Literal, Operation, Origin
 from adze.core.types import ArrayType, Type, f32, f64, i64
 

@@ -37,7 +37,8 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from ....core.dims import Dim, DimAtom, Name, Opaque, never_negative
+from ....core.dims import Dim, DimAtom, Name, Opaque
+from ....core.ranges import never_negative
 from ....core.types import bool_, i64
 from ... import ir
 from ...decisions import Decisions, writes_text

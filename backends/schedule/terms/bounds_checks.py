@@ -25,9 +25,10 @@ from itertools import takewhile
 from typing import Any
 
 from ....core.builder import Builder
-from ....core.dims import Dim, least
+from ....core.dims import Dim
 from ....core.graph import Body, Node, Value
 from ....core.indexing import extents_of
+from ....core.ranges import least
 from ....core.terms import Block
 from ....core.types import bool_, i64
 from ....interpreters.embed import Embed, rebuilt
