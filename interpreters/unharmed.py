@@ -27,7 +27,7 @@ from ..core.dims import Dim, DimAtom, Name, Opaque, arithmetic
 from ..core.ranges import never_negative
 from ..core.terms import Atom, Block, Literal, Operation, Size, Variable
 from ..core.types import ArrayType, Type, i64
-from .simplify.implied import FEW
+from .simplify.implied import few_of_each
 
 Place = Sequence[Dim | None]
 
@@ -144,7 +144,7 @@ class Unharmed:
     def _exact(self, dim: Dim) -> bool:
         """Whether a sum has not wrapped around: one of loop variables, sizes and small numbers, or one integer."""
         alone = len(dim.terms) == 1 and len(dim.terms[0][0]) == dim.terms[0][1] == 1
-        return alone or (_few(dim) and all(map(self._small, dim.atoms())))
+        return alone or (few_of_each(dim) and all(map(self._small, dim.atoms())))
 
     def _small(self, atom: DimAtom) -> bool:
         return isinstance(atom, Name) or atom in self._extents
@@ -200,9 +200,4 @@ class Unharmed:
     def _bounded(self, dim: Dim) -> bool:
         """Whether a difference that is not 0 is not 0 in the machine's integers: all but one in it are small."""
         large = [c for atoms, c in dim.terms if not all(map(self._small, Dim({atoms: 1}).atoms()))]
-        return _few(dim) and len(large) <= 1 and all(abs(c) == 1 for c in large)
-
-
-def _few(dim: Dim) -> bool:
-    """Whether few of each are added up."""
-    return all(abs(c) <= FEW and len(atoms) <= 1 for atoms, c in dim.terms)
+        return few_of_each(dim) and len(large) <= 1 and all(abs(c) == 1 for c in large)

@@ -28,7 +28,7 @@ from ...core.dims import Dim
 from ...core.graph import Node, Value
 from ...core.types import dims, i64
 from .costs import is_costly_value
-from .implied import FEW
+from .implied import few_of_each
 from .leaves import Guard, Leaf, Tree, guarded, recorded, without, zero
 
 _LARGEST = 1 << 62  # so that no digit's weight wraps around
@@ -117,8 +117,7 @@ def _is_size(dim: Dim) -> bool:
     """Whether a dim is a number above 0, or a size or a small multiple of one, which does not wrap around."""
     if dim.constant is not None:
         return dim.constant > 0
-    small = all(len(monomial) < 2 and abs(c) <= FEW for monomial, c in dim.terms)
-    return small and dim.is_static() and dim.is_nonnegative()
+    return few_of_each(dim) and dim.is_static() and dim.is_nonnegative()
 
 
 def _apart(tree: Tree, groups: Sequence[Sequence[Leaf]]) -> bool:

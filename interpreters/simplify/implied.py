@@ -178,6 +178,11 @@ def _machine(b: Builder, dim: Dim) -> Dim:
     return dim if is_exact(b, dim) else Dim.atom(Compound("wrapped", dim, Dim.of(-1)))
 
 
+def few_of_each(dim: Dim) -> bool:
+    """Whether few of each variable are added up, and a small number."""
+    return all(abs(c) <= FEW and len(monomial) <= 1 for monomial, c in dim.terms)
+
+
 def is_exact(b: Builder, dim: Dim) -> bool:
     """Whether a dim is a number by itself, or a sum of sizes and loop variables, which does not wrap around."""
     extents = extents_of(b)

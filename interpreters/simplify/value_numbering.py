@@ -243,6 +243,17 @@ def operands(node: Node) -> Iterator[Value]:
         yield from body.results
 
 
+def made_of(values: Iterable[Value], numbers: frozenset[int]) -> Iterator[Node]:
+    """The nodes that values are made of and that depend on some numbers, in bodies, too."""
+    stack, seen = [value.source for value in values], set[int]()
+    while stack:
+        node = stack.pop()
+        if node is not None and node.number not in seen and not node.free.isdisjoint(numbers):
+            seen.add(node.number)
+            yield node
+            stack += [value.source for value in operands(node)]
+
+
 # How much work
 
 

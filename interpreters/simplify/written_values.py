@@ -30,7 +30,7 @@ from ...core.types import dims, i64
 from .costs import is_costly_value
 from .loop_rewriting import Pending, Readers, source
 from .rules import rewrite
-from .value_numbering import operands
+from .value_numbering import made_of, operands
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _where(
     variables = [loop.variable for number, loop in readers.loops.items() if loop is not None and number in node.free]
     for chosen in readers.nodes.values():
         branch = chosen.bodies[0 if holds else 1] if chosen.op == "cond" and chosen.args[0] is test else None
-        if branch is None or branch.statements or all(each is not node for each in _nodes(branch.results)):
+        if branch is None or branch.statements or all(each is not node for each in made_of(branch.results, node.free)):
             continue
         replaced = {node.number: lambda _: (read,)}
         results = Substitution(b, {each: each for each in variables}, None, (), replaced).values(branch.results)
@@ -159,24 +159,14 @@ def _written(loop: Pending, number: int) -> _Written | None:
     for place, size in zip(places, dims(following.type), strict=False):
         if place.dim is None or not index_in_range(place.dim, size, extents.get):
             return None
-    worth = any(map(is_costly_value, _nodes([value])))
+    varying = frozenset([binder.number for binder in (*body.binders, *[variable for variable, _ in loops])])
+    worth = any(map(is_costly_value, made_of([value], varying)))
     return _Written(value, tests, holds, places, loops) if worth and value.source is not None else None
-
-
-def _nodes(values: Sequence[Value]) -> Iterator[Node]:
-    """All nodes that values are made of, in bodies, too."""
-    stack, seen = [value.source for value in values], set[int]()
-    while stack:
-        node = stack.pop()
-        if node is not None and node.number not in seen:
-            seen.add(node.number)
-            yield node
-            stack += [value.source for value in operands(node)]
 
 
 def _reads(values: Sequence[Value], state: Value) -> list[Node] | None:
     """The reads of elements of a state that values are made of; None if there are other uses."""
-    users = [node for node in _nodes(values) if state in operands(node)]
+    users = [node for node in made_of(values, frozenset([state.number])) if state in operands(node)]
     return users if all(node.op == "index" and state not in node.args[1:] for node in users) else None
 
 

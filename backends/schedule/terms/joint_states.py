@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....core.builder import Builder
-from ....core.graph import Body, Node, Value
+from ....core.graph import Body, Value
 from ....core.terms import Block
 from ....core.types import rank
 from ....interpreters.embed import Embed, rebuilt
-from ....interpreters.simplify.value_numbering import operands
+from ....interpreters.simplify.value_numbering import made_of, operands
 
 
 def made_together(block: Block) -> Block:
@@ -93,29 +93,18 @@ def _made(number: int, state: Value, value: Value) -> _Made | None:
             return None
         loops.append((inside.binders[0], value.source.args[0]))
         (value,) = inside.results
-    plain = all(not node.row.loops for node in _nodes(value, frozenset([binder.number for binder, _ in loops])))
+    plain = all(not node.row.loops for node in made_of([value], frozenset([binder.number for binder, _ in loops])))
     return _Made(number, state, tuple(loops), value) if plain and len(loops) == rank(state.type) > 0 else None
 
 
 def _reads_in_place(made: _Made, states: Sequence[Value]) -> bool:
     """Whether a next state reads states at the place of the element alone."""
     indices = tuple([binder for binder, _ in made.loops])
-    for node in _nodes(made.element, frozenset([state.number for state in states])):
+    for node in made_of([made.element], frozenset([state.number for state in states])):
         for state in states:
             if state in operands(node) and not (node.op == "index" and node.args == (state, *indices)):
                 return False
     return True
-
-
-def _nodes(value: Value, numbers: frozenset[int]) -> Iterator[Node]:
-    """The nodes that a value is made of and that depend on some values."""
-    stack, seen = [value.source], set[int]()
-    while stack:
-        node = stack.pop()
-        if node is not None and node.number not in seen and not node.free.isdisjoint(numbers):
-            seen.add(node.number)
-            yield node
-            stack += [each.source for each in operands(node)]
 
 
 def _together(b: Builder, group: Sequence[_Made]) -> Sequence[Value]:
