@@ -17,7 +17,7 @@ which each lane has a row in memory: rows are read or written, and transposed in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product, repeat
@@ -34,45 +34,45 @@ _ANYWHERE = "align 1"  # what is read is so aligned
 
 @dataclass(frozen=True)
 class Place:
-    """Where a buffer is: its address, its strides in elements, and the *region* of memory it is part of.
+    """Where a buffer is: its address, its strides in elements and, in code that checks its memory, its extents."""
 
-    Buffers of different regions do not overlap; buffers of one region may share memory, one after the other. Code that
-    checks its memory knows the extents, too.
-    """
-
+    buffer: str
     pointer: str
     strides: tuple[str, ...]
-    region: str
     extents: tuple[str, ...] = ()
 
 
-class Regions:
-    """The metadata by which LLVM knows, within one function, that regions do not overlap."""
+class Apart:
+    """The metadata by which LLVM knows, within one function, that buffers do not overlap, unless they may.
 
-    def __init__(self, module: Module) -> None:
-        self.module = module
+    Those that may are in the same memory one after the other.
+    """
+
+    def __init__(self, module: Module, may_overlap: Callable[[str, str], bool]) -> None:
+        self.module, self._may_overlap = module, may_overlap
         self._nodes: dict[str, tuple[str, str, str]] = {}  # its scope, the list of that, the list of the others
         self._written: set[str] = set()
 
-    def tag(self, region: str, write: bool = False) -> str:
-        """What an access to the region carries."""
-        if region not in self._nodes:
-            self._nodes[region] = (self.module.metadata(), self.module.metadata(), self.module.metadata())
+    def tag(self, buffer: str, write: bool = False) -> str:
+        """What an access to a buffer carries."""
+        if buffer not in self._nodes:
+            self._nodes[buffer] = (self.module.metadata(), self.module.metadata(), self.module.metadata())
         if write:
-            self._written.add(region)
-        _, own, others = self._nodes[region]
+            self._written.add(buffer)
+        _, own, others = self._nodes[buffer]
         return f", !alias.scope {own}, !noalias {others}"
 
     def close(self) -> None:
-        """Fill the nodes, once all accesses are known. Of two regions only read, nobody asks if they overlap."""
+        """Fill the nodes, once all accesses are known. Of two buffers only read, nobody asks if they overlap."""
         if not self._nodes:
             return
         domain = self.module.metadata()
         self.module.fill(domain, f"distinct !{{{domain}}}")
-        for region, (scope, own, others) in self._nodes.items():
+        for buffer, (scope, own, others) in self._nodes.items():
             self.module.fill(scope, f"distinct !{{{scope}, {domain}}}")
             self.module.fill(own, f"!{{{scope}}}")
-            rest = [self._nodes[other][0] for other in self._nodes if other != region and other in self._written]
+            written = [each for each in self._nodes if each in self._written and each != buffer]
+            rest = [self._nodes[each][0] for each in written if not self._may_overlap(buffer, each)]
             self.module.fill(others, "!{" + ", ".join(rest) + "}")
 
 
@@ -115,8 +115,8 @@ def _groups(axes: Sequence[Axis], along: Axis) -> Iterator[list[int]]:
 class Access:
     """Emits loads and stores of buffers under a widening."""
 
-    def __init__(self, widening: Widening, regions: Regions) -> None:
-        self.widening, self.body, self.regions = widening, widening.body, regions
+    def __init__(self, widening: Widening, apart: Apart) -> None:
+        self.widening, self.body, self.apart = widening, widening.body, apart
 
     def load(self, buffer: ir.Buffer, place: Place, indices: Sequence[Value], guard: Value | None = None) -> Value:
         """What is at some indices; 0 where a guard does not hold."""
@@ -134,7 +134,7 @@ class Access:
             return self._select(guard, there, one(scalar, constant(0, scalar)))
         address = self._address(scalar, place, indices)
         lanes = 0 if address.single else self.widening.lanes
-        type, tag = memory_type(scalar, lanes), self.regions.tag(place.region)
+        type, tag = memory_type(scalar, lanes), self.apart.tag(place.buffer)
         square = self._square(address, guard)
         if square is not None:
             return self._load_square(scalar, address, square, tag)
@@ -171,7 +171,7 @@ class Access:
         In loops of scalars that is a branch, which is nearly always taken and costs nothing. Where iterations run side
         by side, no branch shall part them: the first element is read where the guard does not hold.
         """
-        load = f"load {memory_type(scalar)}, ptr %s, {_ANYWHERE}{self.regions.tag(place.region)}"
+        load = f"load {memory_type(scalar)}, ptr %s, {_ANYWHERE}{self.apart.tag(place.buffer)}"
         axes, type, zero = join((guard, pointers)), register_type(scalar), constant(0, scalar)
         parts, value = list[str](), self.body.value
         for pointer, inside in zip(pointers.along(axes), guard.along(axes)):
@@ -199,7 +199,7 @@ class Access:
         scalar, indices = buffer.scalar, self._joined(buffer, indices)
         address = self._address(scalar, place, indices)
         lanes = 0 if address.single else self.widening.lanes
-        type, tag = memory_type(scalar, lanes), self.regions.tag(place.region, write=True)
+        type, tag = memory_type(scalar, lanes), self.apart.tag(place.buffer, write=True)
         square = self._square(address, guard, store=True)
         if square is not None:
             self._store_square(scalar, address, square, self.widening.vector(value), tag)

@@ -80,9 +80,9 @@ class _Exported(Function):
         words = len(self.unit.plan.slots) + 2
         return -(-8 * words // ALIGNMENT) * ALIGNMENT
 
-    def head_word(self, number: int) -> str:
-        """The address of a word of the head."""
-        return self.body.value(f"getelementptr i64, ptr %arena, i64 {number}")
+    def address(self, words: str, number: int) -> str:
+        """The address of one of some words."""
+        return self.body.value(f"getelementptr i64, ptr {words}, i64 {number}")
 
 
 class _Entry(_Exported):
@@ -98,7 +98,7 @@ class _Entry(_Exported):
         self.word = body.value(f"load ptr, ptr {body.value(f'getelementptr i64, ptr %failure, i64 {TICK}')}")
         for number, buffer in enumerate((*self.function.arguments, *self.function.results)):
             place = body.value(f"getelementptr ptr, ptr %buffers, i64 {number}")
-            self.place(buffer, body.value(f"load ptr, ptr {place}"), buffer.name)
+            self.place(buffer, body.value(f"load ptr, ptr {place}"))
         self.lasting |= {buffer.name for buffer in self.function.arguments}  # results may change
         shared = self.laid_out()
         first = len(self.function.arguments) + len(self.function.results)
@@ -118,7 +118,7 @@ class _Entry(_Exported):
             assert unit.bounds is not None
             self.look_at(*each, unit.bounds.canary())
         body.line(f"ret i64 {body.value('load i64, ptr %failure')}")
-        self.regions.close()
+        self.apart.close()
         parameters = "ptr %buffers, ptr %sizes, ptr %arena, i64 %threads, ptr %failure"
         attributes = unit.attributes_of(body)
         if ir.invokes(self.function):
@@ -140,7 +140,7 @@ class _Entry(_Exported):
         if not slots:
             return str(self.head)
         *offsets, shared, self.arena.stride = [
-            self.body.value(f"load i64, ptr {self.head_word(number)}") for number in range(len(slots) + 2)
+            self.body.value(f"load i64, ptr {self.address('%arena', number)}") for number in range(len(slots) + 2)
         ]
         self.arena.offsets.update(enumerate(offsets))
         self.arena.private = self.body.value(f"getelementptr i8, ptr %arena, i64 {shared}")
@@ -200,37 +200,45 @@ class _ArenaBytes(_OfSizes):
         body, slots = self.body, self.unit.plan.slots
         parameters = "ptr %sizes, i64 %threads, ptr %arena"
         if slots:
-            words = self.lay_out()
-            *_, shared, stride = words
-            body.line(f"br i1 {body.value('icmp eq ptr %arena, null')}, label %size, label %write")
-            body.label("write")
-            for number, word in enumerate(words):
-                body.line(f"store i64 {word}, ptr {self.head_word(number)}")
-            body.branch("size")
-            body.label("size")
+            offsets = self.pack()
+            shared, stride = (body.value(f"load i64, ptr {self.address(offsets, len(slots) + k)}") for k in range(2))
             body.line(f"ret i64 {self.added(shared, self.saturating(stride, '%threads'))}")
         else:
             body.line("ret i64 0")
         self.unit.module.define("arena_bytes", f"define i64 @arena_bytes({parameters}) {_ONCE} {{\n{body}\n}}")
 
-    def lay_out(self) -> list[str]:
-        """Compute the offsets of all slots, the end of those that are shared, and the stride of private ones.
+    def pack(self) -> str:
+        """Find the offsets of all slots, the end of those that are shared, and the stride of private ones.
 
-        Each slot ends with its canary.
+        They are written to the head of the arena, if there is one, else beside the bytes of slots; gives where they
+        are. Each slot ends with its canary, and nobody else is in memory with canaries.
         """
         self.prelude()
-        canary = 0 if self.unit.bounds is None else CANARY
-        offsets = list[str]()
-        totals = {False: str(self.head + canary), True: "0"}
+        body, slots, bounds = self.body, self.unit.plan.slots, self.unit.bounds
+        canary = 0 if bounds is None else CANARY
+        room = body.scratch(2 * len(slots) + 2)
         sizes: dict[Hashable, str] = {}  # of many slots they are the same
-        for slot in self.unit.plan.slots:
-            offsets.append(totals[slot.private])
+        for number, slot in enumerate(slots):
             key = slot.like.scalar.bytes, slot.like.extents, slot.like.name in self.unit.unread
             if key not in sizes:
-                sizes[key] = self.bytes(slot.like, self.saturating)
-            size = sizes[key]
-            totals[slot.private] = self.added(totals[slot.private], self.added(size, str(canary)) if canary else size)
-        return [*offsets, totals[False], totals[True]]
+                size = self.bytes(slot.like, self.saturating)
+                sizes[key] = self.added(size, str(canary)) if canary else size
+            body.line(f"store i64 {sizes[key]}, ptr {self.address(room, number)}")
+        beside = self.address(room, len(slots))
+        offsets = body.value(f"select i1 {body.value('icmp eq ptr %arena, null')}, ptr {beside}, ptr %arena")
+        words = [f"i64 {word}" for slot in slots for word in ((0, 0) if canary else (slot.first, slot.last))]
+        self.unit.module.define("lives", f"@lives = internal constant [{len(words)} x i64] [{', '.join(words)}]")
+        self.unit.module.declare("adze_pack", "declare i64 @adze_pack(ptr, i64, ptr, i64, ptr) nounwind")
+        count, first = sum(not slot.private for slot in slots), str(self.head + canary)
+        for start, stop, base, number in ((0, count, first, len(slots)), (count, len(slots), "0", len(slots) + 1)):
+            end = base
+            if start < stop:
+                lives = body.value(f"getelementptr i64, ptr @lives, i64 {2 * start}")
+                own, places = self.address(room, start), self.address(offsets, start)
+                given = f"ptr {lives}, i64 {stop - start}, ptr {own}, i64 {base}, ptr {places}"
+                end = body.value(f"call i64 @adze_pack({given})")
+            body.line(f"store i64 {end}, ptr {self.address(offsets, number)}")
+        return offsets
 
 
 class _Needed(_OfSizes):

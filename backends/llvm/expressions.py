@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ...core.primitive import Primitive
 from ...core.types import Scalar, bool_, i64
 from .. import ir
-from .access import Access, Place, Regions
+from .access import Access, Apart, Place
 from .division import DIVISIONS
 from .primitives import Speller
 from .text import Body, constant, literal, register_type, suffix
@@ -40,8 +40,8 @@ class Expressions:
         self.unit = unit
         self.body = Body()
         self.widening = Widening(self.body)
-        self.regions = Regions(unit.module)
-        self.access = Access(self.widening, self.regions)
+        self.apart = Apart(unit.module, unit.plan.may_overlap)
+        self.access = Access(self.widening, self.apart)
         self.speller = Speller(unit.module, self.body, unit.machine.routine, unit.elementary, unit.attributes)
         self.names: dict[str, Value | Cell] = {}
         self.places: dict[str, Place] = {}

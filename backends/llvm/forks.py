@@ -198,7 +198,7 @@ class _Shared(Forks):
             results += self._joined(number, task, own)
         handed = _all_given(self.unit, numbers)
         self.hand_back(handed, results)
-        self.regions.close()
+        self.apart.close()
         taken = ", ".join(["ptr %failure", "ptr %seat", *[f"{type} %given.{k}" for k, type in enumerate(types)]])
         head = f"define internal {handed.result} @{name}({taken}) noinline {self.unit.attributes}"
         self.unit.module.define(name, f"{head} {{\n{body}\n}}")
@@ -252,7 +252,7 @@ class _Task(Invocations):
         for word, (type, value) in enumerate(zip(gives.types, made, strict=True), _TASK + len(takes.types)):
             self.to_word(type, value, self.word_of("%task", word))
         body.line("ret void")
-        self.regions.close()
+        self.apart.close()
         head = f"define hidden void @{name}(ptr %task, ptr %failure) noinline {self.unit.attributes}"
         self.unit.module.define(name, f"{head} {{\n{body}\n}}")
 

@@ -35,7 +35,7 @@ import numpy as np
 
 from ...core.source import at_line
 from ..runtime import once
-from . import control, interrupts
+from . import control, interrupts, packing
 from .assemble import link
 from .stored import load_runtime
 from .unit import ALIGNMENT, CELLS, COUNT, KEPT, REGION, RING, RING_WORD, SEAT_WORDS, SEATS, STOP, TABLE, TICK
@@ -48,11 +48,12 @@ _free = ctypes.CDLL(None).free  # of the C library
 _HEADER = object.__basicsize__  # of every Python object; the fields of an array follow
 _WORDS = 8  # of a frame, before what it points to
 
-_EXPORTS = ("bind", "launch", "quiet", "look", "begin")
+_EXPORTS = ("bind", "launch", "quiet", "look", "begin", "pack")
 _IR = f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 {control.DECLARATIONS}
 {interrupts.IR}
+{packing.IR}
 define i64 @bind(ptr %table, ptr %frame) {{
 entry:
   %addresses.place = getelementptr i64, ptr %frame, i64 1
@@ -265,6 +266,7 @@ class Entries:
     launch: Callable[[int, int], int]  # frame, threads -> what the compiled function gives; raises what handlers raise
     quiet: int  # the address of launch for who has no lock
     look: int  # the address of what loops call to look for signals
+    pack: int  # the address of what lays out arenas
     library: object  # which holds the code
 
 
@@ -282,7 +284,7 @@ def entries() -> Entries:
 
     start()
     os.register_at_fork(after_in_child=start)
-    return Entries(bind, launch, library["quiet"], library["look"], library)
+    return Entries(bind, launch, library["quiet"], library["look"], library["pack"], library)
 
 
 def _release(kept: np.ndarray[Any, Any]) -> None:

@@ -18,6 +18,7 @@ from .access import Place
 from .checking import Checking
 from .expressions import Cell
 from .locations import note
+from .packing import MOST
 from .text import SCALARS, constant, iota, literal, register_type
 from .unit import ALIGNMENT, OUT_OF_MEMORY, Arena, Unit
 from .values import Axis, Strip, Value, one, slice_of, splat
@@ -26,8 +27,6 @@ _STRIP = 512  # iterations without loops inside between two looks for signals
 _FEW = 8  # iterations with loops inside that need no look of their own
 
 Combiner = Callable[[str, str, int], str]
-
-_MOST = 1 << 62  # bytes, which no machine has
 
 
 class Emitter(Checking):
@@ -206,15 +205,15 @@ class Emitter(Checking):
     def allocate(self, buffer: ir.Buffer) -> None:
         """Enter a temporary with its address."""
         if buffer.name in self.unit.plan.dynamic:
-            self.place(buffer, self._room(buffer), buffer.name)
+            self.place(buffer, self._room(buffer))
             return
         slot = self.unit.plan.slot_of[buffer.name]
-        private = self.unit.plan.slots[slot].private
+        private = self.unit.plan.is_private(buffer.name)
         pointer = self.body.value(
             f"getelementptr inbounds i8, ptr {self.arena.private if private else self.arena.base}, "
             f"i64 {self.arena.offsets[slot]}"
         )
-        self.place(buffer, pointer, f"slot {slot}")
+        self.place(buffer, pointer)
 
     def bytes(self, buffer: ir.Buffer, multiply: Callable[[str, str], str]) -> str:
         """The room that a buffer takes, a multiple of the alignment."""
@@ -271,12 +270,12 @@ class Emitter(Checking):
         """A product, or more memory than there is."""
         both = self.body.value(f"call {{ i64, i1 }} @llvm.umul.with.overflow.i64(i64 {a}, i64 {b})")
         product, over = (self.body.value(f"extractvalue {{ i64, i1 }} {both}, {k}") for k in (0, 1))
-        limited = self.body.value(f"call i64 @llvm.umin.i64(i64 {product}, i64 {_MOST})")
-        return self.body.value(f"select i1 {over}, i64 {_MOST}, i64 {limited}")
+        limited = self.body.value(f"call i64 @llvm.umin.i64(i64 {product}, i64 {MOST})")
+        return self.body.value(f"select i1 {over}, i64 {MOST}, i64 {limited}")
 
     def added(self, a: str, b: str) -> str:
-        """A sum of two that are not above ``_MOST`` and some alignment, or more memory than there is."""
-        return self.body.value(f"call i64 @llvm.umin.i64(i64 {self.body.add(a, b)}, i64 {_MOST})")
+        """A sum of two that are not above ``MOST`` and some alignment, or more memory than there is."""
+        return self.body.value(f"call i64 @llvm.umin.i64(i64 {self.body.add(a, b)}, i64 {MOST})")
 
     def _return(self, record: str, buffer: ir.Buffer) -> None:
         """Hand over a dynamic buffer: its memory is no longer this function's."""
@@ -309,10 +308,10 @@ class Emitter(Checking):
         self.body.line(f"br i1 {stopped}, label %exit, label %{after}")
         self.body.label(after)
 
-    def place(self, buffer: ir.Buffer, pointer: str, region: str) -> None:
+    def place(self, buffer: ir.Buffer, pointer: str) -> None:
         """Enter a buffer with its address."""
         extents = () if self.unit.bounds is None else tuple([self.scalar(extent) for extent in buffer.extents])
-        self.places[buffer.name] = Place(pointer, self.strides(buffer)[1:], region, extents)
+        self.places[buffer.name] = Place(buffer.name, pointer, self.strides(buffer)[1:], extents)
 
     def strides(self, buffer: ir.Buffer) -> tuple[str, ...]:
         """The number of a buffer's elements, then the stride of each dimension."""

@@ -257,7 +257,7 @@ class Invocations(Emitter):
             self.names[variable.name] = one(variable.type, self.from_word(register_type(variable.type), word))
         for buffer in call.enters:
             pointer = self.body.value(f"load ptr, ptr {self._word(call, 1 + next(places))}")
-            self.place(buffer, pointer, buffer.name)
+            self.place(buffer, pointer)
             self.lasting.add(buffer.name)
 
     def _cell_of(self, call: ir.Invoke) -> None:

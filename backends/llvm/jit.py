@@ -169,7 +169,11 @@ class Executable:
         self._callbacks, self._name = callbacks, name
         self._workers = workers() if parallel else None
         self._functions = functions  # which keep their libraries
-        self._imports = {"adze_look": entries().look, **{name: c.address for name, c in functions.items()}}
+        self._imports = {
+            "adze_look": entries().look,
+            "adze_pack": entries().pack,
+            **{name: c.address for name, c in functions.items()},
+        }
         self._stacks = stacks() if deep else None
         if self._stacks is not None:
             self._imports |= {"adze_deep": self._stacks.deep, "adze_room": self._stacks.room}

@@ -203,7 +203,7 @@ class Function(Forks):
         for buffer in found.buffers:
             if buffer.name not in allocated:
                 place = self.places[buffer.name]
-                part.place(buffer, frame.carry("ptr", place.pointer), place.region)
+                part.place(buffer, frame.carry("ptr", place.pointer))
         part.arena = self._arena([each.name for each in found.buffers if each.name in allocated], part, frame, parallel)
         return part, frame
 
@@ -226,7 +226,7 @@ class Function(Forks):
         if self.may_leave:
             self.leave()
         self.body.line("ret void")
-        self.regions.close()
+        self.apart.close()
         name = self.unit.fresh(kind) if branch is None else f"{kind}.{branch}"
         seen = "hidden " if branch is None else ""
         head = f"define {seen}void @{name}({parameters}) {self.unit.attributes_of(self.body)}"

@@ -50,16 +50,14 @@ class ProcedureEmitter(Function):
         for number, size in enumerate(function.sizes):
             self.names[size] = one(i64, body.value(f"load i64, ptr {self._at(sizes, number)}"))
         for buffer in function.arguments:
-            self.place(
-                buffer, body.value(f"load ptr, ptr {self._at(buffers, self._numbers[buffer.name])}"), buffer.name
-            )
+            self.place(buffer, body.value(f"load ptr, ptr {self._at(buffers, self._numbers[buffer.name])}"))
             self.lasting.add(buffer.name)
         Emitter.block(self, function.body)
         body.line("unreachable")
         if self.may_leave:
             body.label("exit")
             self.give([self.scalar(value) for value in self.taken.values], last=True)
-        self.regions.close()
+        self.apart.close()
         given = [f", {type} {name}" for type, name in zip(given_to(function).in_registers, _PARAMETERS, strict=False)]
         head = f"define hidden tailcc {given_by(function).result} @{self.unit.procedure_name(self.number)}"
         # without loops there are no vectors, whose aligned stack would cost each frame as much as all else
@@ -83,7 +81,7 @@ class ProcedureEmitter(Function):
         for variable, value in zip(call.binds, taken[:count], strict=True):
             self.names[variable.name] = one(variable.type, value)
         for number, (buffer, value) in enumerate(zip(call.enters, taken[count:], strict=True)):
-            self.place(buffer, value, buffer.name)
+            self.place(buffer, value)
             if number in self.unit.kept[self.number]:
                 self.lasting.add(buffer.name)
         if self.repeated or not self.copied:
@@ -142,7 +140,7 @@ class ProcedureEmitter(Function):
     def allocate(self, buffer: ir.Buffer) -> None:
         """A temporary is on the stack, unless a cell keeps it."""
         if buffer.name in self.made_to_last:
-            self.place(buffer, self.lasting_room(buffer)[0], buffer.name)
+            self.place(buffer, self.lasting_room(buffer)[0])
             self.lasting.add(buffer.name)
             return
         extents = [each.value for each in buffer.extents if isinstance(each, ir.Constant)]
@@ -155,7 +153,7 @@ class ProcedureEmitter(Function):
             needed = self.bytes(buffer, self.saturating)
             self._expect_room(needed)
             pointer = self.body.value(f"alloca i8, i64 {needed}, align {ALIGNMENT}")
-        self.place(buffer, pointer, buffer.name)
+        self.place(buffer, pointer)
 
     def block(self, block: ir.Block) -> None:
         """What a block inside allocates goes at its end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from .. import ir
 from ..cost import nests
@@ -154,7 +155,7 @@ class Unit:
     """A module under construction, and what all its functions share."""
 
     def __init__(self, function: ir.Function, machine: Machine, around: Unit | None = None) -> None:
-        self.plan, self.machine = plan(function), machine
+        self.plan, self.machine = plan(function, reuse=False), machine
         self._around = around  # of the function whose procedure this is about
         self.procedures: tuple[ir.Function, ...] = function.procedures if around is None else around.procedures
         self.kept: ir.Kept = ir.kept(function) if around is None else around.kept
@@ -192,7 +193,7 @@ class Unit:
     def likeness(self, block: ir.Block, *bound: str) -> tuple[Hashable, ir.Canonical]:
         """What blocks have in common that may be one function, and this block's canonical form.
 
-        Beside the form that is which buffers share memory. Code that notes times, or tells of arrays, is of one block.
+        Beside the form that is which buffers may overlap. Code that notes times, or tells of arrays, is of one block.
         """
         if (id(block), bound) not in self._likeness:
             self._likeness[id(block), bound] = block, *self._likeness_of(block, bound)  # it stays, and so does its id
@@ -203,13 +204,11 @@ class Unit:
         found = ir.canonical(block, *bound)
         if self.timed or self.bounds is not None:
             return id(block), found
-        numbers: dict[object, int] = {}
-        memory: list[tuple[int, bool]] = []
-        for buffer in found.buffers:
-            slot = self.plan.slot_of.get(buffer.name)
-            number = numbers.setdefault(buffer.name if slot is None else slot, len(numbers))
-            memory.append((number, slot is not None and self.plan.slots[slot].private))
-        return (found.form, *memory), found
+        names = [buffer.name for buffer in found.buffers]
+        private = tuple(map(self.plan.is_private, names))
+        planned = [number for number, name in enumerate(names) if name in self.plan.slot_of]
+        sharing = [(a, b) for a, b in combinations(planned, 2) if self.plan.may_overlap(names[a], names[b])]
+        return (found.form, private, *sharing), found
 
     def attributes_of(self, body: Body) -> str:
         """The attributes of a function with this body, which is not inlined.

@@ -1,11 +1,14 @@
 """Memory planning: every ``Allocate`` gets a place in one arena before the run.
 
 The arena is a list of *slots*: first those shared by all threads, then, for each thread, a copy of the *private*
-ones, which belong to buffers allocated inside parallel loops. Two buffers share a slot if they are equal in size,
-whatever the sizes of the function, and never live at the same time; a buffer lives from the first to the last
-statement of its block that mentions it. What lives in branches that the sizes of a call do not take has no size
-there. Extents that depend on data are not known before
-the run: those buffers are *dynamic*, and take their memory where they are bound. So are those that are returned.
+ones, which belong to buffers allocated inside parallel loops. A buffer lives from the first to the last statement of
+its block that mentions it. What lives in branches that the sizes of a call do not take has no size there. Extents that
+depend on data are not known before the run: those buffers are *dynamic*, and take their memory where they are bound.
+So are those that are returned.
+
+Buffers that never live at the same time may share memory. Where the arena is one piece of memory, each has a slot of
+its own, and slots are put on top of each other when the sizes of a call are known (``llvm/packing.py``). Where slots
+are pieces of their own, as on a device, two buffers share one if they are equal in size whatever the sizes are.
 """
 
 from __future__ import annotations
@@ -26,10 +29,15 @@ ALWAYS = ir.Constant(True, bool_)
 
 @dataclass(frozen=True)
 class Slot:
-    """A piece of the arena, of the size of any of the buffers in it, or empty where none of them is needed."""
+    """A piece of the arena, of the size of any of the buffers in it, or empty where none of them is needed.
+
+    It is used from the ``first`` to the ``last`` statement, by their numbers.
+    """
 
     like: ir.Buffer
     private: bool
+    first: int
+    last: int
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,18 @@ class Plan:
     slots: tuple[Slot, ...]
     slot_of: dict[str, int]
     dynamic: frozenset[str]
+
+    def is_private(self, buffer: str) -> bool:
+        """Whether each thread has a copy of a buffer in the arena."""
+        return buffer in self.slot_of and self.slots[self.slot_of[buffer]].private
+
+    def may_overlap(self, first: str, second: str) -> bool:
+        """Whether two buffers that have slots of their own may be in the same memory, one after the other."""
+        numbers = self.slot_of.get(first), self.slot_of.get(second)
+        if None in numbers:
+            return False
+        a, b = (self.slots[number] for number in numbers if number is not None)
+        return a.private == b.private and (a.last < b.first or b.last < a.first)
 
 
 @dataclass
@@ -56,8 +76,8 @@ class _Life:
     path: ir.Expression
 
 
-def plan(function: ir.Function) -> Plan:
-    """The places of all temporaries of a function."""
+def plan(function: ir.Function, reuse: bool = True) -> Plan:
+    """The places of all temporaries of a function; with ``reuse`` those of one size share a slot, else none do."""
     known = {name: Dim.atom(Name(name)) for name in function.sizes}
     prelude = ir.decided_by_sizes(function)
     for let in prelude:
@@ -67,13 +87,20 @@ def plan(function: ir.Function) -> Plan:
     returned = {statement.buffer.name for statement in function.body if isinstance(statement, ir.Return)}
     planned = [life for life in lives if life.buffer.name not in returned]
     fixed = [life for life in planned if all(ir.decided_by(known, extent) for extent in life.buffer.extents)]
-    slots, slot_of = _assign(fixed, known)
+    slots, slot_of = _assign(fixed, known) if reuse else _apart(fixed)
     return Plan(
         ir.bindings_of([extent for slot in slots for extent in slot.like.extents], prelude),
         slots,
         slot_of,
         frozenset(life.buffer.name for life in lives) - slot_of.keys(),
     )
+
+
+def _apart(lives: list[_Life]) -> tuple[tuple[Slot, ...], dict[str, int]]:
+    """Give each buffer a slot of its own."""
+    ordered = sorted(lives, key=lambda life: (life.private, life.first))
+    slots = [_where(Slot(life.buffer, life.private, life.first, life.last), life.path) for life in ordered]
+    return tuple(slots), {life.buffer.name: number for number, life in enumerate(ordered)}
 
 
 def _assign(lives: list[_Life], known: Mapping[str, Dim]) -> tuple[tuple[Slot, ...], dict[str, int]]:
@@ -91,10 +118,11 @@ def _assign(lives: list[_Life], known: Mapping[str, Dim]) -> tuple[tuple[Slot, .
             free[other].append(slot)
         if free[key]:
             slot = free[key].pop()
+            slots[slot] = replace(slots[slot], last=life.last)
             needed[slot] = needed[slot] | life.path
         else:
             slot = len(slots)
-            slots.append(Slot(life.buffer, life.private))
+            slots.append(Slot(life.buffer, life.private, life.first, life.last))
             needed.append(life.path)
         slot_of[life.buffer.name] = slot
         heappush(busy, (life.last, slot, key))

@@ -121,8 +121,8 @@ def test_canaries(kind: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> N
     body = loop("j", const(4), ir.Allocate(t), loop("i", const(40), put(t, "i", ONE)), kind=kind)
     assert failed(body, threads=threads) is None
 
-    def plan(function: ir.Function) -> memory.Plan:
-        made = memory.plan(function)
+    def plan(function: ir.Function, reuse: bool) -> memory.Plan:
+        made = memory.plan(function, reuse)
         small = [replace(slot, like=replace(slot.like, extents=(const(39),))) for slot in made.slots]
         return replace(made, slots=tuple(small))
 
