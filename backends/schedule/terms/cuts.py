@@ -7,7 +7,7 @@ long, and which updates read it. ``Body`` takes the cuts (``distribution.py`` sa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -16,11 +16,13 @@ from typing import Any
 from ....core.dims import Dim, DimAtom, Name
 from ....core.graph import Value
 from ....core.language import Binding
-from ....core.types import ArrayType, Scalar, Type, dims
+from ....core.types import ArrayType, Scalar, Type, dims, element
 from ...target import CSE_WORTH, LEAST_AXIS, SMALL_ARRAY
+from .minimum_cut import last_cut
 from .shared_updates import Free, Updates, outside, shared, updates_of
 
 Cuts = dict[int, str]  # bindings of a block that are stored for all iterations, by their place in it, and why
+INSIDE = "loops inside use it"
 LONG = "an update needs it, which has no lanes"  # if it has no more values than the array that is updated
 
 
@@ -181,7 +183,7 @@ class Body:
         matrices.
         """
         starts = self.starts
-        used = set()  # levels used inside loops of this block
+        used = set[int]()  # levels used inside loops of this block
         for start, binding in zip(starts, self.bindings, strict=True):
             if binding.operation.loops:
                 used |= {start - 1 - index for index in binding.operation.inner}
@@ -200,18 +202,58 @@ class Body:
             levels = set(range(start, start + len(binding.types)))
             why = ""
             if binding.operation.loops or self.is_costly(k):
-                why = "loops inside use it" if levels & used else "several updates use it" if levels & shared else ""
+                why = INSIDE if levels & used else "several updates use it" if levels & shared else ""
             stays = binding.operation.few and not self.costly
             if reduction and binding.operation.loops and not stays and merged.isdisjoint(levels):
                 why = "it is a loop inside of a reduction"
             if not why and levels & updating:
                 why = "an update needs it" if binding.operation.loops else LONG if self._is_long(k) else ""
-            stored = [
-                self._storable(type, self.long) or level in wanted for level, type in enumerate(binding.types, start)
-            ]
-            if why and levels and all(stored) and not binding.operation.once:
+            if why and self._may_be_stored(k, wanted):
                 found[k] = why
-        return found
+        return self._fewer(found, wanted)
+
+    def _may_be_stored(self, k: int, wanted: Free) -> bool:
+        """Whether the results of a binding, if it has some, can be stored, and nothing runs it again for them."""
+        binding, start = self.bindings[k], self.starts[k]
+        stored = [self._storable(type, self.long) or level in wanted for level, type in enumerate(binding.types, start)]
+        return bool(stored) and all(stored) and not binding.operation.once
+
+    def _fewer(self, cuts: Cuts, wanted: Free) -> Cuts:
+        """The cuts; where less is made of several of them before loops use it, that is stored instead.
+
+        So loops read less, and do not compute it again. Results of other loops stay, since lanes compute what is made
+        of these.
+        """
+        sources = [k for k, why in cuts.items() if why == INSIDE]
+        if len(sources) < 2:
+            return cuts
+        users, read = self._users(sources)
+        may = [k for k in users if self._may_be_stored(k, wanted) and self.starts[k] not in self.turning]
+        costs = {**dict.fromkeys(users, math.inf), **{k: self._bytes(k) for k in may}}
+        crossed = [k for k in sources if k in read or not users[k] <= cuts.keys()]
+        fewer = last_cut(costs, users, sources, read)
+        if not fewer or sum([costs[k] for k in fewer]) >= sum([costs[k] for k in crossed]):
+            return cuts
+        kept = {k: why for k, why in cuts.items() if why != INSIDE or self.bindings[k].operation.loops}
+        return dict(sorted({**kept, **dict.fromkeys(fewer, INSIDE)}.items()))
+
+    def _users(self, sources: Sequence[int]) -> tuple[dict[int, set[int]], set[int]]:
+        """The bindings without loops that each is made into, from the sources on, and which of them others use."""
+        users = {k: set[int]() for k in sources}
+        read = {self._binding_at.get(len(self.made) - 1 - index) for each in self.results for index in each.free}
+        for j, binding in enumerate(self.bindings):
+            made_of = {self._binding_at[level] for level in self.reads(j) if level in self._binding_at} & users.keys()
+            if binding.operation.loops or not binding.types:
+                read |= made_of
+            elif made_of:
+                users.setdefault(j, set())
+                for k in made_of:
+                    users[k].add(j)
+        return users, {k for k in read if k in users}
+
+    def _bytes(self, k: int) -> int:
+        """About how many bytes are stored for an iteration with the results of a binding."""
+        return sum([_room(type) * element(type).bytes for type in self.bindings[k].types])
 
     def _is_long(self, k: int) -> bool:
         """Whether a binding is a floating number that takes more to compute than to store and read again."""
@@ -231,7 +273,8 @@ class Body:
     def behind(self, cuts: Cuts, fixed: Callable[[Free], bool]) -> Cuts:
         """The cuts, but behind what is costly and made of them, as long as what that is made from is ``fixed``.
 
-        So a loop around that neither varies with computes it once, and what is stored has as many elements.
+        So a loop around that neither varies with computes it once, and what is stored has as many elements. Loops that
+        it is made from stay.
         """
         moved = set[int]()  # levels that a cut may lie behind
         for k, (start, binding) in enumerate(zip(self.starts, self.bindings, strict=True)):
@@ -240,19 +283,25 @@ class Body:
                 if k in cuts or follows:
                     moved |= set(range(start, start + len(binding.types)))
         used = {len(self.made) - 1 - index for result in self.results for index in result.free}
-        found = {}
+        found = Cuts()
         for k, binding in reversed(list(enumerate(self.bindings))):
             levels = set(range(self.starts[k], self.starts[k] + len(binding.types)))
             follows = not levels.isdisjoint(moved)
-            if follows and used.isdisjoint(levels):
+            if follows and used.isdisjoint(levels) and not (k in cuts and self._is_apart(k, found)):
                 continue
             if k in cuts:
                 found[k] = cuts[k]
+                if not self.bindings[k].operation.loops:
+                    continue
             elif follows and self.is_costly(k):
                 found[k] = "a loop around would compute it again"
                 continue
             used |= self.reads(k)
         return dict(sorted(found.items()))
+
+    def _is_apart(self, k: int, stored: Cuts) -> bool:
+        """Whether a binding is a loop, and one of those that are stored is made from it, which lanes compute then."""
+        return self.bindings[k].operation.loops and any([k in self.needed_for(each, stored) for each in stored])
 
     def rank(self, k: int) -> int:
         """The least rank of what is updated with the result of a binding."""
@@ -321,13 +370,14 @@ class Body:
                 looped.add(k)
         return costly - looped
 
-    def needed_for(self, k: int) -> set[int]:
-        """The bindings that a binding is made from, and itself."""
+    def needed_for(self, k: int, stored: Collection[int] = ()) -> set[int]:
+        """The bindings that a binding is made from, and itself, where what is ``stored`` is there."""
         pending, found = [k], {k}
         while pending:
             read = {self._binding_at[level] for level in self.reads(pending.pop()) if level in self._binding_at}
-            pending += read - found
-            found |= read
+            new = read - found - set(stored)
+            pending += new
+            found |= new
         return found
 
     @cached_property

@@ -436,3 +436,41 @@ def test_a_loop_in_order_that_updates_runs_once() -> None:
     np.testing.assert_allclose(by_w[2, 3], (az.evaluate(chains)(x, moved) - value) / 1e-6, rtol=1e-4, atol=1e-6)
     loops = az.compile(az.grad(chains, argnums=(0, 1))).nests
     assert len(re.findall(r"\bfor \w+ < maximum\(0, n", loops)) == 2  # to the end, and back
+
+
+def stored(program: Any) -> int:
+    """How many values a program stores for all iterations of a loop."""
+    return az.compile(program).schedule.count("stored for all")
+
+
+def test_one_value_is_stored_for_several_that_it_is_made_of() -> None:
+    """The sums, and the slopes that are made of them, of their exponentials and of quotients."""
+
+    @az.program
+    def loss(weights: az.Array[az.f64, "d"], x: az.Array[az.f64, "n d"], labels: az.Array[az.f64, "n"]) -> az.f64:
+        scores = x @ weights
+        return az.sum(az.log1p(az.exp(scores)) - scores * labels)
+
+    w, x, labels = 0.1 * numbers(33), numbers(70, 33, seed=1), numbers(70, seed=2)
+    found = az.compile(az.grad(loss))(w, x, labels)
+    np.testing.assert_allclose(found, x.T @ (1.0 / (1.0 + np.exp(-x @ w)) - labels), rtol=1e-12)
+    assert az.compile(az.grad(loss)).loops.count("temporary array") == 2
+
+
+def test_sums_are_stored_beside_what_lanes_make_of_them() -> None:
+    """A loop over places that a sum does not vary with uses two functions of it, and neither computes it again."""
+
+    @az.program
+    def waves(x: az.Array[az.f64, "n k"], y: az.Array[az.f64, "m"]) -> az.Array[az.f64, "n m"]:
+        def row(r: az.Expr) -> az.Expr:
+            s = az.sum(r * r)
+            a = az.exp(-s)
+            b = az.sin(s)
+            return az.map(lambda v: a * v + b * v * v, y)
+
+        return az.map(row, x)
+
+    x, y = 0.3 * numbers(9, 40), numbers(23, seed=1)
+    s = (x * x).sum(axis=1)[:, None]
+    np.testing.assert_allclose(az.compile(waves)(x, y), np.exp(-s) * y + np.sin(s) * y * y, rtol=1e-12)
+    assert stored(waves) == 3 and az.compile(waves).loops.count("exp(") == 1
