@@ -16,6 +16,7 @@ nests   lower                                     ``lowering/lower.py``
         ``fuse``                                  ``schedule/nests/fusion.py``
         ``cse``                                   ``schedule/nests/common_subexpressions.py``
         ``fuse_rows``                             ``schedule/nests/row_blocks.py``
+        find what is made element by element      ``schedule/nests/elementwise.py``
 loops   give roles to axes                        ``lowering/roles.py``, which names the other switches' modules
         ``fuse_tiles``                            ``schedule/loops/tiled_fusion.py``
         ``hoist``                                 ``schedule/loops/invariant_motion.py``
@@ -24,6 +25,7 @@ loops   give roles to axes                        ``lowering/roles.py``, which n
         ``prefetch``                              ``schedule/loops/prefetching.py``
         ``split``                                 ``schedule/loops/index_set_splitting.py``
         ``skew``                                  ``schedule/loops/time_skewing.py``
+        share memory                              ``schedule/loops/shared_memory.py``
         count quotients and remainders            ``schedule/loops/strength_reduction.py``
         sum pairwise                              ``schedule/loops/pairwise_summation.py``
         shorten recurrences                       ``schedule/loops/height_reduction.py``
@@ -56,10 +58,12 @@ from .schedule.loops.invariant_motion import hoisted
 from .schedule.loops.memory_order import read_in_order
 from .schedule.loops.pairwise_summation import summed_pairwise
 from .schedule.loops.prefetching import prefetched
+from .schedule.loops.shared_memory import sharing_memory
 from .schedule.loops.strength_reduction import stepped
 from .schedule.loops.tiled_fusion import summed_in_chunks
 from .schedule.loops.time_skewing import skewed
 from .schedule.nests.common_subexpressions import without_common_subexpressions
+from .schedule.nests.elementwise import elementwise
 from .schedule.nests.fusion import fused
 from .schedule.nests.row_blocks import in_blocks_of_rows
 from .schedule.terms.bounds_checks import decided
@@ -146,12 +150,13 @@ def loops_of(form: Form, name: str, target: Target, checks: bool, deterministic:
 
 
 def _in_loops(lowered: Lowered, target: Target) -> Lowered:
+    pairs = elementwise(lowered.function)
     lowered = with_roles(lowered)
     if not target.group:
         for switch, rewritten in ON_LOOPS:
             if getattr(target.transformations, switch):
                 lowered = replace(lowered, function=rewritten(lowered.function, target, lowered.decisions))
-        lowered = replace(lowered, function=stepped(lowered.function))
+        lowered = replace(lowered, function=stepped(sharing_memory(lowered.function, pairs)))
     return replace(lowered, function=shortened(summed_pairwise(lowered.function, target)))
 
 

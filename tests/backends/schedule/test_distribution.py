@@ -454,7 +454,7 @@ def test_one_value_is_stored_for_several_that_it_is_made_of() -> None:
     w, x, labels = 0.1 * numbers(33), numbers(70, 33, seed=1), numbers(70, seed=2)
     found = az.compile(az.grad(loss))(w, x, labels)
     np.testing.assert_allclose(found, x.T @ (1.0 / (1.0 + np.exp(-x @ w)) - labels), rtol=1e-12)
-    assert az.compile(az.grad(loss)).loops.count("temporary array") == 2
+    assert az.compile(az.grad(loss)).nests.count("temporary array") == 2
 
 
 def test_sums_are_stored_beside_what_lanes_make_of_them() -> None:

@@ -1,0 +1,112 @@
+"""Shared memory: an array that is made of another element by element, when nobody needs that any more, takes its place.
+
+Memory that was just read is in a cache, and what is written to memory that was not is read first. So a nest that reads
+an array at the place alone that it writes of another may write to the array itself::
+
+    nest i < n: e[i] = exp(x[i])                      nest i < n: y[i] = exp(x[i])
+    sum = ..e[i]..                             =>     sum = ..y[i]..
+    nest i < n: y[i] = e[i] / sum                     nest i < n: y[i] = y[i] / sum
+
+The older array must be a temporary that this nest is the last to mention, the newer one a temporary or a result that it
+is the first to. Nests say which they are, as each of their points runs once (``nests/elementwise.py``). Loops must be
+so when all else has been decided, as others may have come into them: in each iteration all reads of the older array are
+at the place of the write, and before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ... import ir
+from ..nests.elementwise import Pairs, alike
+
+
+def sharing_memory(function: ir.Function, pairs: Pairs) -> ir.Function:
+    """A function whose arrays of these pairs are one where that can be."""
+    sharing = _Sharing(pairs)
+    body = sharing.block(function.body, {buffer.name: buffer for buffer in function.results}) if pairs else ()
+    if not sharing.newer:
+        return function
+    return replace(function, body=ir.with_buffers(body, sharing.newest))
+
+
+@dataclass
+class _Sharing:
+    """Goes through blocks, and finds arrays for which there is a ``newer`` one."""
+
+    pairs: Pairs
+    newer: dict[str, ir.Buffer] = field(default_factory=dict)
+
+    def newest(self, buffer: ir.Buffer) -> ir.Buffer:
+        """The array whose memory an array is in."""
+        while buffer.name in self.newer:
+            buffer = self.newer[buffer.name]
+        return buffer
+
+    def block(self, block: ir.Block, results: Mapping[str, ir.Buffer]) -> ir.Block:
+        """A block without the allocations of arrays that are in the memory of others."""
+        temporary = {each.buffer.name: each.buffer for each in block if isinstance(each, ir.Allocate)}
+        first, last = dict[str, int](), dict[str, int]()
+        for number, statement in enumerate(block):
+            if not isinstance(statement, ir.Allocate):
+                for name in ir.mentioned((statement,))[1]:
+                    first.setdefault(name, number)
+                    last[name] = number
+        there, taking = {**results, **temporary}, set[str]()
+        for old, new in sorted(self.pairs):
+            meet = old in temporary and new in there and last.get(old, -1) == first.get(new, -2)
+            if not meet or old in self.newer or new in taking or not alike(temporary[old], there[new]):
+                continue
+            if _Order(old, new).written((block[last[old]],), False):
+                self.newer[old] = there[new]
+                taking.add(new)
+
+        def is_unwanted(statement: ir.Statement) -> bool:
+            if not isinstance(statement, ir.Allocate):
+                return False
+            return statement.buffer.name in taking or self.newest(statement.buffer).name in results
+
+        made = [ir.map_inside(each, lambda inner: self.block(inner, {})) for each in block]
+        return tuple([each for each in made if not is_unwanted(each)])
+
+
+@dataclass
+class _Order:
+    """Whether all reads of an old array are at the place where a new one is written, and before that."""
+
+    old: str
+    new: str
+    place: tuple[ir.Expression, ...] | None = None
+
+    def written(self, block: ir.Block, before: bool) -> bool | None:
+        """Whether the new array is written, before a block or in it; None where the order is another."""
+        for statement in block:
+            for load in ir.loads(statement):
+                if load.buffer.name == self.new:
+                    return None
+                if load.buffer.name == self.old and (before or load.guarded or not self.is_place(load.indices)):
+                    return None
+            after = self.after(statement, before)
+            if after is None:
+                return None
+            before = after
+        return before
+
+    def after(self, statement: ir.Statement, before: bool) -> bool | None:
+        match statement:
+            case ir.Store(ir.Buffer(name), indices, guarded=guarded) if name == self.new:
+                return None if guarded or not self.is_place(indices) else True
+            case ir.For():
+                return self.written(statement.body, before)
+            case ir.If():
+                then, orelse = self.written(statement.then, before), self.written(statement.orelse, before)
+                return None if then is None or orelse is None else then or orelse
+            case ir.Let() | ir.Declare() | ir.Assign() | ir.Require():
+                return before
+        return before if {self.old, self.new}.isdisjoint(ir.mentioned((statement,))[1]) else None
+
+    def is_place(self, indices: tuple[ir.Expression, ...]) -> bool:
+        """Whether these are the indices of all others."""
+        self.place = self.place or indices
+        return indices == self.place
