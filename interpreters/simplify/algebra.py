@@ -88,8 +88,9 @@ def _add(b: Builder, x: Value, y: Value) -> Value | None:
         if constant.literal is not None and (sum := _shifted(b, other, constant.literal)) is not None:
             return sum
     for size, other in ((x, y), (y, x)):
-        if (inner := operands_of(other, "subtract")) is not None and _are_sizes(size, inner[0]):
-            return b.primitive("subtract", b.primitive("add", size, inner[0]), inner[1])
+        inner = operands_of(other, "subtract")
+        if inner is not None and (total := _of_sizes(b, "add", size, inner[0])) is not None:
+            return b.primitive("subtract", total, inner[1])
     return None
 
 
@@ -119,9 +120,13 @@ def _shifted(b: Builder, value: Value, constant: Any) -> Value | None:
     return b.primitive("add", base, b.literal(total, i64)) if total else base
 
 
-def _are_sizes(*values: Value) -> bool:
-    """Whether these are integers that need no operation, so that their sums and differences need none either."""
-    return all([value.atom is not None and value.dim is not None for value in values])
+def _of_sizes(b: Builder, operation: str, x: Value, y: Value) -> Value | None:
+    """The sum or the difference of two sizes where it is a size, too; None where it is an operation.
+
+    A dim has no large numbers, so that ``2**63 - 1 - n`` is one.
+    """
+    dim = arithmetic(operation, [x.dim, y.dim]) if x.atom is not None and y.atom is not None else None
+    return None if dim is None else b.dim(dim)
 
 
 def _subtract(b: Builder, x: Value, y: Value) -> Value | None:
@@ -132,8 +137,9 @@ def _subtract(b: Builder, x: Value, y: Value) -> Value | None:
     if not _is_float(x):
         if (inner := operands_of(y, "subtract")) is not None and inner[0] is x:
             return inner[1]
-        if (inner := operands_of(x, "subtract")) is not None and _are_sizes(inner[0], y):
-            return b.primitive("subtract", b.primitive("subtract", inner[0], y), inner[1])
+        inner = operands_of(x, "subtract")
+        if inner is not None and (rest := _of_sizes(b, "subtract", inner[0], y)) is not None:
+            return b.primitive("subtract", rest, inner[1])
         if x.dim is not None and y.dim is not None and (x.dim - y.dim).constant is not None:
             return b.literal((x.dim - y.dim).constant, x.type)  # type: ignore[arg-type]
         if y.literal is not None:

@@ -778,3 +778,18 @@ def test_what_has_loops_is_not_computed_under_a_test_of_single_elements() -> Non
 
     text = az.pretty(wanted, style="loops")
     assert text.index("if want") < text.index("sum(")
+
+
+def test_sizes_beside_the_largest_number() -> None:
+    """What is no dim, as its numbers are too large, is an operation, whatever is added or taken away besides."""
+
+    @az.program
+    def f(x: az.Array[az.f64, "h w"]) -> Any:
+        h, w = az.size(x, 0), az.size(x, 1)
+        last = 2**63 - 1
+        return (last - h) - w, h + (last - w), (last - h) - (last - w), h - (last - w) - last
+
+    h, w, last = np.array([3]), np.array([4]), np.array([2**63 - 1])  # arrays wrap around without a warning
+    wanted = [(last - h) - w, h + (last - w), (last - h) - (last - w), h - (last - w) - last]
+    for run in (az.evaluate, az.compile):
+        np.testing.assert_array_equal(run(f)(np.ones((3, 4))), np.concatenate(wanted))
