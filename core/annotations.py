@@ -256,6 +256,16 @@ def value_type(annotation: Any, scope: Scope = _NO_SCOPE) -> Type:
 
 
 @dataclass(frozen=True)
+class Omitted:
+    """The default of a parameter that takes arguments of another type, as a batch: a structure of its own."""
+
+    value: Any
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+@dataclass(frozen=True)
 class Parameter:
     """A parameter of a program: a type, a structure of types, a Python type when it is static, or inferred."""
 
@@ -266,6 +276,7 @@ class Parameter:
     structure: Declared | None = None  # of a parameter that has several leaves
     # A tangent of the parameter of this number, or a cotangent of this program's result, whose types it follows
     like: Any = None
+    omitted: Declared | None = None  # what a default that is `Omitted` is declared to be, besides arguments
 
     def __str__(self) -> str:
         shown = _python_name(self.static) if self.static else self.declared
@@ -275,6 +286,12 @@ class Parameter:
     def declared(self) -> Declared | None:
         """What its annotation says; None when it is static or takes its type from an argument."""
         return self.structure if self.type is None else Declared(trees.LEAF, (self.type,))
+
+    def taking(self, argument: Any) -> Parameter:
+        """The same with the type of what it takes: of an argument, or of its default."""
+        if self.omitted is None or not isinstance(argument, Omitted):
+            return self
+        return replace(self, type=None, structure=self.omitted)
 
     def expanded(self) -> Parameter:
         """The same with the fields of records in their places."""

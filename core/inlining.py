@@ -32,6 +32,7 @@ class Inlining:
 
     def arguments(self, parameters: Sequence[Parameter], arguments: Sequence[Any]) -> list[Any]:
         """The arguments as the program's function gets them. Raises TypeError for one that does not fit."""
+        parameters = [p.taking(a) for p, a in zip(parameters, arguments, strict=True)]
         taken = [
             ([a], trees.LEAF) if p.static or p.like is not None else p.flatten(a, self.program)
             for p, a in zip(parameters, arguments)

@@ -272,7 +272,7 @@ class Program(Shown, Generic[P, R]):
         self.made: dict[Any, Program[Any, Any]] = {}  # by verbs, from this one: by the verb with its options
         self._chosen_by: dict[Any, Instance] = {}  # structures and kinds of arguments, and static values
         self._only: Instance | None = None  # the instance of a program that leaves nothing to its arguments
-        self._fixed = all(parameter.declared is not None for parameter in self.parameters)
+        self._fixed = all(p.declared is not None and p.omitted is None for p in self.parameters)
         # how many parameters there are, if each is one leaf of a declared type
         self._plain = len(self.parameters) if all(parameter.type is not None for parameter in self.parameters) else -1
         self.__name__ = name
@@ -408,6 +408,7 @@ class Program(Shown, Generic[P, R]):
         for parameter, argument in zip(self.parameters, arguments, strict=True):
             if parameter.static:
                 continue
+            parameter = parameter.taking(argument)
             if parameter.declared is not None:
                 chosen[parameter.name] = Declared(parameter.flatten(argument, self.name)[1], parameter.declared.types)
             elif parameter.like is not None:

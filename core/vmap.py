@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from . import trees
-from .annotations import Declared, Parameter, fresh
+from .annotations import Declared, Omitted, Parameter, fresh
 from .builder import current
 from .combinators.arrays import generate, size
 from .combinators.operands import axis_moved, axis_of
@@ -42,9 +42,10 @@ def vmap(f: Function[P, R], in_axes: Axes = 0, out_axes: Axes = 0) -> Program[P,
     """The program that calls f along an axis of its arguments, and stacks the results.
 
     ``in_axes`` is the axis of all arguments, or one a parameter: an axis, None for what all calls share, or a structure
-    of these for the parts of an argument. Static parameters are shared, and may be left out. ``out_axes`` says in the
-    same way where the axis is in each result; None is for results that are the same in all calls. Verbs and ``vmap``
-    nest in any order.
+    of these for the parts of an argument. Static parameters are shared, and may be left out, as may those at the end
+    that have defaults. A default is shared where nothing is given in its place and ``in_axes`` has no part for it.
+    ``out_axes`` says in the same way where the axis is in each result; None is for results that are the same in all
+    calls. Verbs and ``vmap`` nest in any order.
 
     Raises ValueError where nothing is mapped over, an argument has no such axis, or a result that depends on the call
     has the axis None; TypeError where lengths differ or a structure of axes does not fit.
@@ -57,35 +58,49 @@ def vmap(f: Function[P, R], in_axes: Axes = 0, out_axes: Axes = 0) -> Program[P,
     array([10., 25.])
     >>> az.vmap(az.grad(line), in_axes=(0, None, None))(np.array([1.0, 2.0, 3.0]), 10.0, 0.0)
     array([10., 10., 10.])
+    >>> az.vmap(lambda x, slope=2.0: slope * x)(np.array([1.0, 2.0]))
+    array([2., 4.])
     """
     program = program_of("vmap", f)
     name = f"vmap({program.name})"
-    axes = _for_each(name, program.parameters, in_axes)
+    axes, said = _for_each(name, program.parameters, in_axes)
     if all(each is None for each in axes):
         raise ValueError(at_line(f"{name}: in_axes is None for all parameters, so there is nothing to map over"))
     taken = [size for p in program.parameters if p.declared for type in p.declared.types for size in _names(type)]
     batch = Dim.of(fresh("batch", taken))
     parameters = [_batched(name, p, each, batch) for p, each in zip(program.parameters, axes, strict=True)]
+    parameters = [
+        _omissible(p, batched) if k >= said or isinstance(p.default, Omitted) else batched
+        for k, (p, batched) in enumerate(zip(program.parameters, parameters, strict=True))
+    ]
     out_axes = _frozen(out_axes)
-    key = "vmap", *[(tuple(leaves), shape) for leaves, shape in map(_axes_of, (axes, out_axes))]
+    key = "vmap", said, *[(tuple(leaves), shape) for leaves, shape in map(_axes_of, (axes, out_axes))]
     if key not in program.made:
         program.made[key] = Program(_Mapped(name, program, axes, out_axes), name, parameters)
     return program.made[key]
 
 
-def _for_each(name: str, parameters: Sequence[Parameter], in_axes: Any) -> tuple[Any, ...]:
-    """The axes of each parameter, as they were given; those of static ones are None."""
-    moving = [parameter for parameter in parameters if not parameter.static]
+def _for_each(name: str, parameters: Sequence[Parameter], in_axes: Any) -> tuple[tuple[Any, ...], int]:
+    """The axes of each parameter, as they were given, those of static ones None; and how many parameters have their own
+    part."""
+    moving, said = [k for k, parameter in enumerate(parameters) if not parameter.static], len(parameters)
     if not isinstance(in_axes, tuple | list):
-        in_axes = [in_axes] * len(parameters)
-    elif len(in_axes) == len(moving):
+        in_axes, said = [in_axes] * len(parameters), 0
+    elif len(in_axes) < len(moving) and all(_has_default(parameters[k]) for k in moving[len(in_axes) :]):
+        said = moving[len(in_axes)]
+        in_axes = [*in_axes, *[0] * (len(moving) - len(in_axes))]
+    if len(in_axes) == len(moving):
         rest = iter(in_axes)
         in_axes = [None if parameter.static else next(rest) for parameter in parameters]
     if len(in_axes) != len(parameters):
         names = ", ".join([parameter.name for parameter in parameters])
         problem = f"in_axes has {len(in_axes)} parts, one for each parameter are {len(parameters)} ({names})"
         raise TypeError(at_line(f"{name}: {problem}"))
-    return tuple([None if p.static else _frozen(each) for p, each in zip(parameters, in_axes, strict=True)])
+    return tuple([None if p.static else _frozen(each) for p, each in zip(parameters, in_axes, strict=True)]), said
+
+
+def _has_default(parameter: Parameter) -> bool:
+    return parameter.default is not inspect.Parameter.empty
 
 
 def _frozen(axes: Any) -> Any:
@@ -125,6 +140,17 @@ def _batched(name: str, parameter: Parameter, axes: Any, batch: Dim) -> Paramete
     one = types[0] if declared.shape == trees.LEAF else None
     structure = None if one is not None else Declared(declared.shape, tuple(types))
     return replace(parameter, type=one, structure=structure, default=inspect.Parameter.empty)
+
+
+def _omissible(one: Parameter, batched: Parameter) -> Parameter:
+    """The parameter of a batch where one call has a default, which all of them share."""
+    if one.static or not _has_default(one):
+        return batched
+    declared = one.omitted or one.declared
+    if declared is None:
+        return replace(batched, default=Omitted(one.default))
+    alone = Declared(trees.Shape(Omitted, ("value",), (declared.shape,)), declared.types)
+    return replace(batched, default=Omitted(one.default), omitted=alone)
 
 
 def _with_axis(what: str, type: Type, axis: int, batch: Dim) -> Type:
@@ -193,6 +219,8 @@ class _Mapped:
     def _parts(self, parameter: Parameter, argument: Any, axes: Any) -> _Parts:
         if parameter.static:
             return _Parts(trees.LEAF, [(argument, None)])
+        if isinstance(argument, Omitted):
+            argument, axes = argument.value, None
         leaves, shape = trees.flatten(argument)
         what = f"{self.name}: in_axes of {parameter.name!r}"
         found = []

@@ -131,6 +131,52 @@ def test_what_all_calls_share_is_computed_once() -> None:
     assert mapped.operations.evaluate(sizes) == alone.operations.evaluate(sizes)
 
 
+@az.program
+def scaled(x: az.f64, slope: az.f64 = 2.0) -> az.f64:
+    return slope * x
+
+
+def plainly_scaled(x: Any, slope: Any = 2.0) -> Any:
+    return slope * x
+
+
+@pytest.mark.parametrize("run", [lambda f: f, az.evaluate, az.compile])
+@pytest.mark.parametrize("f", [scaled, plainly_scaled])
+def test_defaults_are_shared_where_nothing_is_given(f: Any, run: Callable[..., Any]) -> None:
+    """As in JAX: what a call leaves out is not passed through vmap; what it gives is mapped, by keyword, too."""
+    x, slope = np.arange(3.0), np.array([5.0, -1.0, 0.5])
+    mapped = run(az.vmap(f))
+    for _ in range(2):  # one program takes both
+        np.testing.assert_array_equal(mapped(x), 2.0 * x)
+        np.testing.assert_array_equal(mapped(x, slope), slope * x)
+        np.testing.assert_array_equal(mapped(x, slope=slope), slope * x)
+    np.testing.assert_array_equal(run(az.vmap(f, (0,)))(x), 2.0 * x)
+    np.testing.assert_array_equal(run(az.vmap(f, (0,)))(x, slope), slope * x)
+    np.testing.assert_array_equal(run(az.vmap(f, (0, None)))(x), 2.0 * x)
+    np.testing.assert_array_equal(run(az.vmap(az.vmap(f)))(ROWS), 2.0 * ROWS)
+    np.testing.assert_array_equal(run(az.vmap(az.vmap(f)))(ROWS, ROWS), ROWS * ROWS)
+    np.testing.assert_array_equal(run(az.vmap(az.vmap(f), (0, None)))(ROWS), 2.0 * ROWS)
+    np.testing.assert_array_equal(run(az.vmap(az.grad(f)))(x), [2.0, 2.0, 2.0])
+    np.testing.assert_array_equal(run(az.jacobian(az.vmap(f)))(x), np.diag([2.0, 2.0, 2.0]))
+
+
+OWN = {"a": 3.0, "b": np.ones(2)}
+OFFSETS = np.arange(3.0)
+
+
+def test_defaults_that_are_structures_or_mapped() -> None:
+    def f(x: Any, own: Any = OWN, *, times: Any = 2.0) -> Any:
+        return (x * own["a"] + own["b"]) * times
+
+    x = np.arange(3.0)
+    np.testing.assert_array_equal(az.vmap(f)(x), (3.0 * x[:, None] + np.ones(2)) * 2.0)
+    np.testing.assert_array_equal(
+        az.vmap(f)(x, {"a": x, "b": ROWS[:3]}, times=x), (x[:, None] ** 2 + ROWS[:3]) * x[:, None]
+    )
+    added = az.vmap(lambda x, offset=OFFSETS: x + offset, (0, 0))  # in_axes says so
+    np.testing.assert_array_equal(added(x), x + OFFSETS)
+
+
 def test_sizes_that_differ() -> None:
     with pytest.raises(ValueError, match=r"batch is 5 in argument 'w'.*but 4 in argument 'x'"):
         az.vmap(loss)(ROWS, ROWS[:4])
