@@ -232,11 +232,27 @@ def each_of(function: Callable[..., None], *arrays: Any) -> None:
         function(*[x[at] for x in arrays])
 
 
+def fill_with_nan(*arrays: Any) -> None:
+    for array in arrays:
+        array[...] = np.nan
+
+
 def filling(function: Callable[..., Sequence[Any]]) -> Callable[..., None]:
-    """NumPy's function of one array, which fills arrays with its results."""
+    """NumPy's function of one array, which fills arrays with its results, or with NaN where it finds none.
+
+    NumPy finds none for a whole stack if it finds none for one of its matrices.
+    """
 
     def filled(x: Any, *results: Any) -> None:
-        for place, result in zip(results, function(x), strict=True):
+        try:
+            found = function(x)
+        except np.linalg.LinAlgError:
+            if x.ndim > 2:
+                each_of(filled, x, *results)
+            else:
+                fill_with_nan(*results)
+            return
+        for place, result in zip(results, found, strict=True):
             place[...] = result
 
     return filled

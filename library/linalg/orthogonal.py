@@ -24,6 +24,7 @@ from .operands import (
     SMALL,
     constant,
     each_of,
+    fill_with_nan,
     filling,
     is_small,
     like,
@@ -72,24 +73,9 @@ class LstsqResult(NamedTuple):
     s: Any
 
 
-def _fill_with_nan(*arrays: Any) -> None:
-    for array in arrays:
-        array[...] = np.nan
-
-
-def _alone(values_of: Callable[[Any], Any]) -> Callable[[Any, Any], None]:
+def _alone(values_of: Callable[[Any], Any]) -> Callable[..., None]:
     """NumPy's function for the values of matrices, which fills an array with them, or with NaN where it finds none."""
-
-    def filled(a: Any, values: Any) -> None:
-        try:
-            values[...] = values_of(a)
-        except np.linalg.LinAlgError:
-            if a.ndim > 2:
-                each_of(filled, a, values)
-            else:
-                _fill_with_nan(values)
-
-    return filled
+    return filling(lambda a: (values_of(a),))
 
 
 def _factors(type: Type) -> tuple[Type, Type]:
@@ -198,7 +184,7 @@ def _syevd(a: Any, values: Any, rows: Any) -> None:
     n, rows[...] = len(a), a  # column by column, its lower half is the upper one
     work, places = np.empty(1 + 6 * n + 2 * n * n, a.dtype), np.empty(3 + 5 * n, np.intc)
     if n and routines.run("syevd", a.dtype, "V", "U", n, rows, n, values, work, work.size, places, places.size):
-        _fill_with_nan(values, rows)
+        fill_with_nan(values, rows)
 
 
 def _in_rows(a: Any) -> Any:
@@ -261,7 +247,7 @@ def _gesdd(a: Any, u: Any, s: Any, vh: Any) -> None:
         if a.ndim > 2:
             each_of(_gesdd, a, u, s, vh)
         else:
-            _fill_with_nan(u, s, vh)
+            fill_with_nan(u, s, vh)
         return
     if a.ndim > 2:
         filling(functools.partial(np.linalg.svd, full_matrices=False))(a, u, s, vh)
@@ -274,7 +260,7 @@ def _gesdd(a: Any, u: Any, s: Any, vh: Any) -> None:
     work = np.empty(4 * least * least + 7 * least + 64 * (rows + columns), a.dtype)
     places = np.empty(8 * least, np.intc)
     if routines.run("gesdd", a.dtype, "S", columns, rows, *arrays, work, work.size, places):
-        _fill_with_nan(u, s, vh)
+        fill_with_nan(u, s, vh)
 
 
 def _parts(type: Type) -> tuple[Type, Type, Type]:

@@ -361,6 +361,30 @@ def test_values_that_are_not_found_are_told_with_the_line(call: Any, wrong: floa
     assert unchecked(a[1]).shape == alone(a[0]).shape
 
 
+@pytest.mark.parametrize("run", [az.evaluate, az.compile])
+@pytest.mark.parametrize("size", [3, 20])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a: az.linalg.eigvalsh(a),
+        lambda a: az.linalg.eigh(a).eigenvectors,
+        lambda a: az.linalg.svdvals(a),
+        lambda a: az.linalg.svd(a).U,
+    ],
+)
+def test_a_stack_tells_which_matrix_has_no_values(call: Any, size: int, run: Any) -> None:
+    """With the line, as a matrix alone does; without checks the others have theirs."""
+    a = np.stack([symmetric(general(size, size))] * 6).reshape(2, 3, size, size)
+    a[1, 2, 1, 1] = a[1, 1, 1, 0] = np.nan
+    with pytest.raises(np.linalg.LinAlgError, match=r"did not converge, number 1, 1, at .*test_linalg"):
+        run(az.program(call))(a)
+    if run is az.compile:
+        found, good = az.compile(az.program(call), checks=False)(a), run(az.program(call))(a[0])
+        close(np.abs(found[0]), np.abs(good))
+        close(np.abs(found[1, 0]), np.abs(good[0]))
+        assert np.isnan(found[1, 1]).all() and np.isnan(found[1, 2]).all()
+
+
 # Derivatives: numbers that do not depend on what a factorisation leaves open
 
 W = RANDOM.standard_normal((6, 6))
