@@ -22,7 +22,7 @@ from ...core.builder import Builder, Replacement, Substitution
 from ...core.graph import Node, Value
 from ...core.types import rank
 from .loop_rewriting import LoopRewriting, Loops, Pending, Readers
-from .written_values import read_as_written
+from .written_values import Chosen, read_as_written
 
 
 class WriteOnce(LoopRewriting):
@@ -31,6 +31,7 @@ class WriteOnce(LoopRewriting):
     def change(self, loops: Loops, results: Sequence[Value], statements: list[Node]) -> dict[int, Replacement]:
         readers = Readers(loops[0].known, results, [*statements, *[loop.node for loop in loops]])
         replaced: dict[int, Replacement] = {}
+        chosen: Chosen = {}
         for loop in loops:
             count = len(loop.node.args) - 1
             dropped: list[int] = []
@@ -38,7 +39,8 @@ class WriteOnce(LoopRewriting):
                 history, reads = _history(self.builder, loop, position), readers.reads(output)
                 if history is not None and reads is not None:
                     if not history.after:
-                        replaced.update(read_as_written(self.builder, loop, history.number, output, readers))
+                        number = history.number
+                        replaced.update(read_as_written(self.builder, loop, number, output, readers, chosen))
                     dropped.append(position)
                     replaced.update({node.number: partial(_read, loop, history, node.args[1:]) for node in reads})
             if dropped:

@@ -24,7 +24,7 @@ from itertools import product
 
 from ...core.builder import Builder, Replacement, Substitution
 from ...core.dims import Dim, DimAtom, Opaque
-from ...core.graph import Node, Value
+from ...core.graph import Body, Node, Value, union
 from ...core.ranges import index_in_range
 from ...core.types import dims, i64
 from .costs import is_costly_value
@@ -44,10 +44,17 @@ class _Written:
     loops: Sequence[tuple[Value, Value]]  # over the places of a step, by variable and extent
 
 
-def read_as_written(b: Builder, loop: Pending, number: int, output: Value, readers: Readers) -> dict[int, Replacement]:
+# What is read in the place of nodes in the branches of choices, by the numbers of the choices.
+Chosen = dict[int, tuple[dict[Node, Value], dict[Node, Value]]]
+
+
+def read_as_written(
+    b: Builder, loop: Pending, number: int, output: Value, readers: Readers, chosen: Chosen
+) -> dict[int, Replacement]:
     """What is read in the place of nodes that compute what a loop has written to a state, by the numbers of these.
 
-    ``output`` is what the loop stores of the state, before each step.
+    ``output`` is what the loop stores of the state, before each step. ``chosen`` has what is read of other states in
+    the branches of choices: several may be written under one test.
     """
     step, *states = loop.node.bodies[0].binders
     state, written = states[number], _written(loop, number)
@@ -69,7 +76,7 @@ def read_as_written(b: Builder, loop: Pending, number: int, output: Value, reade
                 continue
             last = b.part(loop.results[number], rest[: len(written.places)])
             if written.tests:
-                replaced.update(_where(b, readers, found.source, last, rest[-1], written.holds))
+                replaced.update(_where(b, readers, chosen, found.source, last, rest[-1], written.holds))
             else:
                 replaced[found.source.number] = partial(_made, [last])
     return replaced
@@ -112,18 +119,33 @@ def _simplifying(b: Builder, readers: Readers) -> Iterator[None]:
 
 
 def _where(
-    b: Builder, readers: Readers, node: Node, read: Value, test: Value, holds: bool
+    b: Builder, readers: Readers, chosen: Chosen, node: Node, read: Value, test: Value, holds: bool
 ) -> Iterator[tuple[int, Replacement]]:
     """The choices by a test, with a read in the place of a node in the branch where it is as it was for the step."""
-    variables = [loop.variable for number, loop in readers.loops.items() if loop is not None and number in node.free]
-    for chosen in readers.nodes.values():
-        branch = chosen.bodies[0 if holds else 1] if chosen.op == "cond" and chosen.args[0] is test else None
+    taken = 0 if holds else 1
+    for choice in readers.nodes.values():
+        branch = choice.bodies[taken] if choice.op == "cond" and choice.args[0] is test else None
         if branch is None or branch.statements or all(each is not node for each in made_of(branch.results, node.free)):
             continue
-        replaced = {node.number: lambda _: (read,)}
-        results = Substitution(b, {each: each for each in variables}, None, (), replaced).values(branch.results)
-        bodies = [b.close((), (), tuple(results)) if body is branch else body for body in chosen.bodies]
-        yield chosen.number, partial(_made, b.make("cond", (), chosen.args, bodies))
+        reads = chosen.setdefault(choice.number, ({}, {}))
+        reads[taken][node] = read
+        bodies = [_with_reads(b, readers, *both) for both in zip(choice.bodies, reads, strict=True)]
+        yield choice.number, partial(_made, b.make("cond", (), choice.args, bodies))
+
+
+def _with_reads(b: Builder, readers: Readers, branch: Body, reads: dict[Node, Value]) -> Body:
+    """A branch with reads in the place of nodes."""
+    if not reads:
+        return branch
+    free = union([node.free for node in reads])
+    variables = [loop.variable for number, loop in readers.loops.items() if loop is not None and number in free]
+    replaced = {node.number: partial(_read_alone, read) for node, read in reads.items()}
+    results = Substitution(b, {each: each for each in variables}, None, (), replaced).values(branch.results)
+    return b.close((), (), tuple(results))
+
+
+def _read_alone(read: Value, level: Substitution) -> tuple[Value, ...]:
+    return (read,)
 
 
 def _made(values: Sequence[Value], level: Substitution) -> tuple[Value, ...]:

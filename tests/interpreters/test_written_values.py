@@ -71,13 +71,74 @@ def columns(x: Vector) -> Any:
     return back_over(x, lambda p, t: 0.5 * t + below(x, p, before[p]) ** 2), last
 
 
+def ratios(function: Any, x: Any, j: Any, s: Any) -> Callable[[Any], Any]:
+    rest = x - s @ s[j]
+    return lambda i: function(rest[i]) / function(rest[j])
+
+
+def column(x: Any, value: Callable[[Any], Any]) -> Any:
+    return az.generate(az.size(x), value)
+
+
+@az.program
+def two_under_one_test(x: Vector) -> Any:
+    """Both are written under one test, and read in one choice by it."""
+    n = az.size(x)
+
+    def step(both: Any, j: Any) -> Any:
+        (a, b), column_of = both, lambda f, s: column(x, lambda i: az.where(i >= j, ratios(f, x, j, s)(i), 0.0))
+        return tuple([az.update(s, (slice(None), j), column_of(f, s)) for f, s in ((az.exp, a), (az.tanh, b))]), both
+
+    (a, b), (a_before, b_before) = az.scan_loop(step, (az.zeros((n, n)), az.zeros((n, n))), az.iota(n))
+
+    def read(p: Any, i: Any) -> Any:
+        return ratios(az.exp, x, p, a_before[p])(i) * ratios(az.tanh, x, p, b_before[p])(i)
+
+    return back_over(x, lambda p, t: 0.5 * t + column(x, lambda i: az.where(i >= p, read(p, i), 0.0))), a, b
+
+
+@az.program
+def two_by_one_test(x: Vector) -> Any:
+    """One is written where the test holds, and one where it does not."""
+    n = az.size(x)
+
+    def choice(j: Any, s: Any, other: Any) -> Callable[[Any], tuple[Any, Any]]:
+        return lambda i: (
+            az.where(i >= j, ratios(az.exp, x, j, s)(i), 0.0),
+            az.where(i >= j, 0.0, ratios(az.tanh, x, j, other)(i)),
+        )
+
+    def step(both: Any, j: Any) -> Any:
+        columns = [column(x, lambda i, k=k: choice(j, *both)(i)[k]) for k in range(2)]
+        return tuple([az.update(s, (slice(None), j), c) for s, c in zip(both, columns, strict=True)]), both
+
+    (a, b), (a_before, b_before) = az.scan_loop(step, (az.zeros((n, n)), az.zeros((n, n))), az.iota(n))
+
+    def read(p: Any, i: Any) -> Any:
+        first, second = [ratios(f, x, p, s[p])(i) for f, s in ((az.exp, a_before), (az.tanh, b_before))]
+        return az.where(i >= p, first**2, second**2)
+
+    return back_over(x, lambda p, t: 0.5 * t + column(x, lambda i: read(p, i))), a, b
+
+
 READ = {"a_number": ("tanh", 1), "backwards": ("tanh", 1), "rows": ("tanh", 1), "columns": ("exp", 2)}
+CHOSEN = [two_under_one_test, two_by_one_test]
 
 
 @pytest.mark.parametrize("program", [a_number, backwards, rows, columns], ids=lambda program: program.name)
 def test_what_was_written_is_read(program: Program) -> None:
     name, once = READ[program.name]
     assert counts(simplified(program), name) == once
+
+
+@pytest.mark.parametrize("program", CHOSEN, ids=lambda program: program.name)
+def test_states_that_are_written_under_one_test_are_read(program: Program) -> None:
+    """No read of one undoes that of the other: the quotients are made in the steps alone."""
+    block = simplified(program)
+    assert (counts(block, "exp"), counts(block, "tanh")) == (2, 2)
+    x = np.linspace(0.1, 0.8, 6)
+    for found, wanted in zip(az.compile(program)(x), az.evaluate(program)(x), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-11)
 
 
 @az.program
