@@ -2,10 +2,18 @@
 
 A scope is the inside of a body. From each place of use a node rises out of scopes as far as its free binders allow,
 but not out of a branch of ``cond``: so what is used in both branches alone is computed in each, what is used
-outside too is computed there, and everything leaves the loops it does not depend on. There are two exceptions. What
+outside too is computed there, and everything leaves the loops it does not depend on. There are three exceptions. What
 holds a loop itself leaves a branch if that takes it out of a surrounding loop, for it would run again and again
 there. What several branches of a choice by a loop's index share, as elements of an array that is written out do, is
-computed once before the loop, since each branch is taken (``index_choices.py``).
+computed once before the loop, since each branch is taken (``index_choices.py``). And a choice of which there would be
+many copies leaves the branches of another one that wants it in all of them: each copy has copies of the choice that it
+is made of itself, so that a chain
+
+    y1 = cond(p1, sin(y0), y0 * 2)
+    y2 = cond(p2, sin(y1), y1 * 2)
+    ...
+
+would double with each. (Muchnick, Advanced compiler design and implementation, 1997, section 13.5: what is very busy.)
 
 What a branch of a ``par`` made stays in it, for that is what runs side by side; what was there before it is computed
 before it. A constant (``Nil()``, an array of zeros) does not leave a function: it is made again there, not captured.
@@ -17,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
+from typing import Any
 
 from . import terms
 from .constructs import Construct
@@ -26,14 +35,18 @@ from .index_choices import IndexChoices
 from .terms import Block, Operation
 from .types import Scalar, Type, dims, i64, map_dims
 
+# A choice with more copies than these leaves branches. A few are of use: what takes long, and is wanted in one branch
+# of each choice of a chain, is computed once where the choices stand in each other.
+COPIES = 8
+
 
 class _Region:
     """A scope of the program being laid out, with the nodes placed in it; ``of`` is the construct it belongs to."""
 
-    __slots__ = ("body", "bound", "inner", "node", "of", "order", "parent")
+    __slots__ = ("body", "bound", "inner", "node", "number", "of", "order", "parent")
 
-    def __init__(self, parent: _Region | None, body: Body, node: Node | None) -> None:
-        self.parent, self.body, self.node = parent, body, node
+    def __init__(self, parent: _Region | None, body: Body, node: Node | None, number: int = 0) -> None:
+        self.parent, self.body, self.node, self.number = parent, body, node, number
         self.of: Construct | None = None if node is None else node.row
         self.bound = numbers(body.binders, body.statements)
         self.order: list[Node] = []
@@ -42,7 +55,7 @@ class _Region:
     def enter(self, node: Node, k: int) -> _Region:
         region = self.inner.get((node.number, k))
         if region is None:
-            region = self.inner[node.number, k] = _Region(self, node.bodies[k], node)
+            region = self.inner[node.number, k] = _Region(self, node.bodies[k], node, k)
         return region
 
     def forget(self) -> None:
@@ -116,6 +129,12 @@ def _taken(node: Node, region: _Region) -> _Region | None:
     return None
 
 
+def _may_leave_choices(node: Node) -> bool:
+    """Whether a node is a choice itself, whose results are as they are wherever it is made."""
+    static = all([dim.is_static() for value in node.results for dim in dims(value.type)])
+    return node.row.chooses and static and not node.effects
+
+
 def _is_computed_size(value: Value) -> bool:
     """Whether a value is an integer that is known by those that it is computed from."""
     computed = value.source is not None and value.dim is not None
@@ -165,15 +184,21 @@ class _Layout:
             node, homes = self._wanted.pop(number), self.homes[number]
             if len(homes) > 1 and not node.row.cheap and not node.effects:
                 self._share(node, homes)
-            if len(homes) > 1:
-                stays = self._stays(node)
-                inside = [r for r in homes if self._has_outer(r, homes, stays)]
-                homes.difference_update(inside)
+            self._keep_outermost(node, homes)
+            if len(homes) > COPIES and _may_leave_choices(node):
+                self._hoist(node, homes)
+                self._keep_outermost(node, homes)
             for home in homes:
                 self._push(node.args, home)
                 self._push(node.sizes, home)
                 for k in range(len(node.bodies)):
                     self._enter(home.enter(node, k))
+
+    def _keep_outermost(self, node: Node, homes: set[_Region]) -> None:
+        """Leave out the scopes that are inside of others."""
+        if len(homes) > 1:
+            stays = self._stays(node)
+            homes.difference_update([r for r in homes if self._has_outer(r, homes, stays)])
 
     def _has_outer(self, region: _Region, homes: set[_Region], stays: bool) -> bool:
         """Whether another of the scopes is around one, inside of the same function where the node ``stays`` in it."""
@@ -191,6 +216,23 @@ class _Layout:
             if len(some) > 1:
                 homes.difference_update(some)
                 homes.add(_risen(node, outer, self._stays(node)))
+
+    def _hoist(self, node: Node, homes: set[_Region]) -> None:
+        """Compute before choices what all their branches want, one choice after the other outwards."""
+        while True:
+            beside: dict[tuple[Any, ...], list[_Region]] = {}
+            for home in homes:
+                choice = home.node
+                if choice is not None and choice.row.chooses and node.free.isdisjoint(home.bound):
+                    beside.setdefault((home.parent, choice.op, choice.args, len(choice.bodies)), []).append(home)
+            moved = False
+            for (around, _, _, count), branches in beside.items():
+                if len({branch.number for branch in branches}) == count:
+                    homes.difference_update(branches)
+                    homes.add(_risen(node, around, self._stays(node)))
+                    moved = True
+            if not moved:
+                return
 
     def _enter(self, region: _Region) -> None:
         self._all_bound.update(region.bound)

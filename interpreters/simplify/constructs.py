@@ -47,14 +47,32 @@ class Index(Operation):
 
 @dataclass(frozen=True)
 class _Delayed(Lazy):
-    """A generate that is computed where it is read."""
+    """A generate that is computed where it is read, once for each place.
+
+    An element may be read in both branches of a choice, and hold such a choice itself, and so on.
+    """
 
     body: Block
     env: Env[Entry]
     position: int
+    made: dict[tuple[int, ...], _Element] = field(default_factory=dict)
 
     def at(self, indices: Sequence[Value]) -> Value:
-        return self.body.element(self.env, indices[0], self.position, indices[1:])
+        builder, place = current(), tuple([index.number for index in indices])
+        scope, known = builder.scopes[-1], self.made.get(place)
+        if known is None or not (known.value.free <= builder.open and known.anchor in (None, scope.anchor)):
+            outer, scope.partial = scope.partial, False
+            value = self.body.element(self.env, indices[0], self.position, indices[1:])
+            known = self.made[place] = _Element(value, scope.anchor if scope.partial else None)
+            scope.partial = outer
+        scope.partial = scope.partial or known.anchor is not None
+        return known.value
+
+
+@dataclass(frozen=True)
+class _Element:
+    value: Value
+    anchor: frozenset[int] | None  # of the scope that it stays in, where it may not end
 
 
 class Generate(Operation):

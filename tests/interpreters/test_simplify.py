@@ -793,3 +793,42 @@ def test_sizes_beside_the_largest_number() -> None:
     wanted = [(last - h) - w, h + (last - w), (last - h) - (last - w), h - (last - w) - last]
     for run in (az.evaluate, az.compile):
         np.testing.assert_array_equal(run(f)(np.ones((3, 4))), np.concatenate(wanted))
+
+
+def chained_arrays(count: int) -> Any:
+    """Arrays whose elements read the one before in both branches of a choice, at one place."""
+
+    def f(x: az.Array[az.f64, "n"], p: az.i64) -> az.f64:
+        y = x
+        for k in range(count):
+            y = az.map(lambda v, y=y, k=k: az.cond(v > k, lambda: az.sin(y[p]), lambda: az.cos(y[p]) * v), x)
+        return y[p]
+
+    return az.program(f)
+
+
+def test_chains_of_arrays_that_both_branches_read_grow_with_their_length() -> None:
+    """In time, too: with a copy of each in both branches it would take longer than anybody waits."""
+    sizes = [len(str(simplify(chained_arrays(count)))) for count in (10, 20, 40)]
+    assert sizes[2] - sizes[1] <= 2.1 * (sizes[1] - sizes[0])
+
+    x = np.linspace(-2.0, 12.0, 8)
+    for p in range(8):
+        y = x
+        for k in range(10):
+            y = np.where(x > k, np.sin(y[p]), np.cos(y[p]) * x)
+        np.testing.assert_allclose(az.compile(chained_arrays(10))(x, p), y[p], rtol=1e-12)
+
+
+def test_an_element_that_may_not_end_is_read_in_several_loops() -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n"], none: az.Array[az.f64, "m"], p: az.i64) -> Any:
+        y = az.map(lambda v: az.while_loop(lambda s: s < 4.0, lambda s: s * v, 1.0), x)
+        return az.cond(
+            p > 0, lambda: az.sum(az.map(lambda v: y[p] * v, x)), lambda: az.sum(az.map(lambda v: y[p] - v, none))
+        ) + az.sum(az.map(lambda v: y[p] + v, none))
+
+    x, some = np.array([2.0, 3.0]), np.array([0.5, 1.0])
+    for run in (az.evaluate, az.compile):
+        for p, none, wanted in ((0, some[:0], 0.0), (0, some, 6.5 + 9.5), (1, some[:0], 45.0), (1, some, 45.0 + 19.5)):
+            assert run(f)(x, none, p) == wanted
