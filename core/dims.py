@@ -59,8 +59,8 @@ class Compound:
     left: Dim
     right: Dim
 
-    def evaluate(self, sizes: Mapping[str, int]) -> int:
-        left, right = self.left.evaluate(sizes), self.right.evaluate(sizes)
+    def evaluate(self, sizes: Mapping[str, int], wraps: bool) -> int:
+        left, right = self.left.evaluate(sizes, wraps), self.right.evaluate(sizes, wraps)
         if self.operator == "//":
             return left // right
         return min(left, right) if self.operator == "min" else max(left, right)
@@ -322,20 +322,24 @@ class Dim:
             total += product
         return total
 
-    def evaluate(self, sizes: Mapping[str, int]) -> int:
+    def evaluate(self, sizes: Mapping[str, int], wraps: bool = False) -> int:
         """The integer for given sizes of the names; KeyError when one is missing, as it is for an opaque size.
 
-        Raises ZeroDivisionError when a divisor is zero.
+        It is that of i64 arithmetic, where sums and products wrap around, or of the integers. Raises ZeroDivisionError
+        when a divisor is zero.
+
+        >>> Dim.parse("(n*n + 1) // 3").evaluate({"n": 1 << 32}, wraps=True)
+        0
         """
         total = 0
         for monomial, product in self.terms:
             for atom in monomial:
-                product *= atom.evaluate(sizes) if isinstance(atom, Compound) else sizes[str(atom)]
+                product *= atom.evaluate(sizes, wraps) if isinstance(atom, Compound) else sizes[str(atom)]
             total += product
-        return total
+        return (total + (1 << 63)) % (1 << 64) - (1 << 63) if wraps else total
 
     def number(self, sizes: Mapping[str, int]) -> int:
-        """The same as an i64; OverflowError, with the user's line, where it is none."""
+        """The size of an array; OverflowError, with the user's line, where it does not fit i64."""
         value = self.evaluate(sizes)
         if not -(1 << 63) <= value < 1 << 63:
             raise OverflowError(at_line(f"a size of {self}, which is {value}, does not fit i64"))

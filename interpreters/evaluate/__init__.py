@@ -79,7 +79,7 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
         return _fixed(array.array, type)
 
     def dim(self, dim: Dim) -> Atom:
-        return _fixed(np.int64(dim.number(self.sizes)), i64)
+        return _fixed(np.int64(dim.evaluate(self.sizes, wraps=True)), i64)
 
     # Scalars and control
 
@@ -179,6 +179,8 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
 
     def generate(self, dim: Dim, extent: Atom, body: Code) -> Step:
         def run(env: Env[Any]) -> Sequence[Any]:
+            if dim.is_static():  # where it has wrapped around, there is no such array
+                dim.number(self.sizes)
             count = extent_of(extent.run(env))
             if body.fixed and count > LARGEST_BATCH:  # the same in each row
                 rows = body.run(env, [np.int64(0)])

@@ -59,7 +59,7 @@ class Dependence(Combining, Language[Atom, Step, Code]):
         return _fixed(array.array, type)
 
     def dim(self, dim: Dim) -> Atom:
-        return _fixed(np.int64(dim.number(self.sizes)), i64)
+        return _fixed(np.int64(dim.evaluate(self.sizes, wraps=True)), i64)
 
     # Scalars and control
 

@@ -138,7 +138,7 @@ class Control(Language[Meaning, Step, Code]):
             case Dim():
                 return self._dim(part)
             case Size(dim):
-                return Literal.of(self._dim(dim).number(self.sizes), i64)
+                return Literal.of(dim.evaluate(self.sizes, wraps=True), i64)
             case Literal() | Constant() | str() | int() | Primitive() | Failure() | Foreign():
                 return part
         return map_dims(part, self._dim)
@@ -176,7 +176,7 @@ class Control(Language[Meaning, Step, Code]):
         return lambda env: known
 
     def dim(self, dim: Dim) -> Meaning:
-        known = Known(np.int64(dim.number(self.sizes)), i64)
+        known = Known(np.int64(dim.evaluate(self.sizes, wraps=True)), i64)
         return lambda env: known
 
     # Operations

@@ -514,17 +514,36 @@ def test_sizes_that_overflow(run: Any, f: Any) -> None:
         run(lambda n: az.size(f(n)))(HUGE)
 
 
-@pytest.mark.parametrize("run", [az.evaluate, az.trace])
-def test_numbers_of_sizes_that_overflow(run: Any) -> None:
-    """Sizes of arguments multiplied by the program itself: rows of no bytes may be more than 2**32."""
+def of_rows(n: Any) -> tuple[Any, ...]:
+    """Arithmetic on a number of rows."""
+    square = n * n
+    return square, -square, 4 * square + 1, (square + 5) // 3, np.maximum(8 * square + 3, 7), (3 * square + 7) % 1000
+
+
+@pytest.mark.parametrize("run", [az.evaluate, az.compile, lambda f: az.evaluate(az.jvp(f))])
+@pytest.mark.parametrize("rows", [2**33 + 1, 2**32, 2**31, 3])
+def test_numbers_made_of_sizes_wrap_around(run: Any, rows: int) -> None:
+    """As other integers do: rows of no bytes may be more than 2**32."""
 
     @az.program
-    def squared(x: az.Array[az.f64, "n 0"]) -> az.Expr:
-        return x.shape[0] ** 2
+    def f(x: az.Array[az.f64, "n 0"]) -> Any:
+        return of_rows(x.shape[0])
 
-    assert az.evaluate(squared)(np.zeros((2**31, 0))) == 2**62
+    x = np.zeros((rows, 0))
+    found = run(f)(x) if run in (az.evaluate, az.compile) else run(f)(x, x)[0]
+    np.testing.assert_array_equal(found, np.concatenate(of_rows(np.array([rows]))))
+
+
+@pytest.mark.parametrize("run", [az.evaluate, az.trace])
+def test_arrays_of_sizes_that_overflow(run: Any) -> None:
+    """Of a size that wraps around there is no array."""
+
+    @az.program
+    def f(x: az.Array[az.f64, "n 0"]) -> az.f64:
+        return az.sum(az.iota(x.shape[0] ** 2) * 2.0)
+
     with pytest.raises(OverflowError, match=r"a size of n\*n, which is .*, does not fit i64 .*test_errors\.py"):
-        run(squared)(np.zeros((2**32, 0)))
+        run(f)(np.zeros((2**32, 0)))
 
 
 def test_sizes_that_overflow_on_a_device(opencl: Any) -> None:
