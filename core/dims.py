@@ -232,11 +232,14 @@ class Dim:
         """Provably at least zero, since the sizes of a call are; an opaque size may be any integer.
 
         A minimum or maximum is one of its two operands, and at most or at least the other one; d times ``n // d`` is
-        n, or up to d - 1 less. So many of them are looked into as ``depth`` says.
+        n, or up to d - 1 less, where n is a sum of sizes: any other integer may have wrapped around. So many of them
+        are looked into as ``depth`` says.
 
-        >>> n = Dim.of("n")
+        >>> n, k = Dim.of("n"), Dim.atom(Opaque(1))
         >>> (n - n // 2 * 2).is_nonnegative(), ((n + 1) // 2 - n // 2).is_nonnegative()
         (True, True)
+        >>> ((k + 1) // 2 - k // 2).is_nonnegative()
+        False
         """
         return _is_nonnegative(self, depth)
 
@@ -392,13 +395,21 @@ def _is_nonnegative(dim: Dim, depth: int) -> bool:
                 if operator in ("min", "max"):
                     either = ((rest + side * c).is_nonnegative(depth - 1) for side in (left, right))
                     return any(either) if (c > 0) == (operator == "max") else all(either)
-                if operator == "//" and (right.constant or 0) > 0:
+                if operator == "//" and (right.constant or 0) > 0 and left.is_static():
                     quotients.append((c, rest, left, right.constant or 1))
     if not quotients:
         return False
     c, rest, left, d = min(quotients, key=lambda quotient: quotient[0])
-    # Were this dim negative, d times as much would be -d at most.
-    return (rest * d + left * c + (d - 1) * min(1, 1 - c)).is_nonnegative(depth - 1)
+    return times_divisor(rest, c, left, Dim.of(d)).is_nonnegative(depth - 1)
+
+
+def times_divisor(rest: Dim, c: int, number: Dim, divisor: Dim) -> Dim:
+    """A dim without a quotient that is at least zero only where ``rest + c * (number // divisor)`` is.
+
+    Were that negative, it would be -1 at most, and so many times as much as the divisor says that divisor, negative, at
+    most. Of a division by 0 nothing is said, which is refused elsewhere.
+    """
+    return rest * divisor + number * c + (divisor - 1) * min(1, 1 - c)
 
 
 def _atom_is_nonnegative(atom: DimAtom) -> bool:

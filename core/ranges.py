@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .dims import Compound, Dim, DimAtom, Opaque
+from .dims import Compound, Dim, DimAtom, Opaque, times_divisor
 
 
 def bounds(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> tuple[Dim, Dim] | None:
@@ -52,12 +52,16 @@ def never_negative(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> bool:
     True
     >>> never_negative(n - 1 - i // 3, {Opaque(1): n * 3}.get)
     True
+    >>> never_negative(i - i // 2 * 2, {Opaque(1): n}.get), never_negative(i - i // 2 * 2, {}.get)
+    (True, False)
     >>> steps = (n - 1).maximum(0)
     >>> never_negative(n - 1 - (steps - i), {Opaque(1): steps}.get)  # steps is n - 1, since the loop runs
     True
     """
     while not dim.is_nonnegative():
-        without = _at_worst(dim, extents) or _without_quotient(dim, extents)
+        without = (
+            _without_quotient(dim, extents, True) or _at_worst(dim, extents) or _without_quotient(dim, extents, False)
+        )
         if without is None:
             return False
         dim = without
@@ -103,21 +107,25 @@ def _at_worst(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> Dim | None:
     return worst
 
 
-def _without_quotient(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> Dim | None:
-    """A dim that is at least zero where this one is, without one of its quotients of loop variables; None without any.
+def _without_quotient(dim: Dim, extents: Callable[[DimAtom], Dim | None], by_numbers: bool) -> Dim | None:
+    """A dim that is at least zero only where this one is, without one of its quotients; None without any.
 
-    ``x - a // d`` is, where ``x * d + d - 1 - a`` is, and ``x + a // d`` where ``x * d + a`` is: for what is made of
-    sizes and loop variables, and does not wrap around. Of a division by 0 nothing is said, which is refused elsewhere.
+    The quotients are those of sums of sizes and loop variables, by numbers or by sizes: what is made of any other
+    integer may have wrapped around before it was divided. The one that is taken away most often is the first.
     """
+    found = []
     for monomial, c in dim.terms:
         match monomial:
-            case (Compound("//", number, divisor),) if abs(c) == 1 and divisor.is_static() and divisor.is_nonnegative():
+            case (Compound("//", number, divisor),) if divisor.is_static() and divisor.is_nonnegative():
                 atoms = number.atoms()
                 exact = all(not isinstance(atom, Opaque) or extents(atom) is not None for atom in atoms)
-                if exact and any(extents(atom) is not None for atom in atoms):
-                    rest = (dim - Dim({monomial: c})) * divisor
-                    return rest + number if c > 0 else rest + divisor - 1 - number
-    return None
+                varies = any(extents(atom) is not None for atom in atoms)
+                if exact and varies and (divisor.constant is not None) is by_numbers:
+                    found.append((c, monomial, number, divisor))
+    if not found:
+        return None
+    c, monomial, number, divisor = min(found, key=lambda quotient: quotient[0])
+    return times_divisor(dim - Dim({monomial: c}), c, number, divisor)
 
 
 def _while_it_runs(dim: Dim, extent: Dim) -> Dim:
