@@ -20,6 +20,7 @@ from ...core.primitive import Primitive
 from ...core.ranges import index_in_range, never_negative
 from ...core.terms import Literal
 from ...core.types import bool_, element, i64
+from .implied import is_exact
 
 _FEW_TIMES = 1 << 20  # a factor, or a number, of a sum that is small
 
@@ -216,13 +217,15 @@ def _is_small(b: Builder, x: Value) -> bool:
 
 def _is_below(b: Builder, x: Value, y: Value) -> bool:
     """Whether a place is proved to be one of an axis, for loop variables in their range."""
-    return x.dim is not None and y.dim is not None and index_in_range(x.dim, y.dim, extents_of(b))
+    if x.dim is None or y.dim is None or not (is_exact(b, x.dim) and is_exact(b, y.dim)):
+        return False
+    return index_in_range(x.dim, y.dim, extents_of(b))
 
 
 def _extremum(b: Builder, x: Value, y: Value, least: bool = True) -> Value | None:
     if x is y:
         return x
-    if x.dim is None or y.dim is None:
+    if x.dim is None or y.dim is None or not (is_exact(b, x.dim) and is_exact(b, y.dim)):
         return None
     above, extents = y.dim - x.dim if least else x.dim - y.dim, extents_of(b)
     return x if never_negative(above, extents) else y if never_negative(-above, extents) else None
@@ -263,12 +266,20 @@ def _or(b: Builder, x: Value, y: Value) -> Value | None:
 
 
 def _compare_sizes(holds: Callable[[int], bool]) -> Callable[[Builder, Value, Value], Value | None]:
-    """A comparison of integers whose difference is proved to have a sign, for loop variables in their range."""
+    """A comparison of integers whose difference is proved to have a sign, for loop variables in their range.
+
+    Of those that may have wrapped around it is known whether they are equal, where they differ by a number.
+    """
 
     def rule(b: Builder, x: Value, y: Value) -> Value | None:
         if x.dim is None or y.dim is None:
             return None
         signs, extents = {-1, 0, 1}, extents_of(b)
+        if not (is_exact(b, x.dim) and is_exact(b, y.dim)):
+            apart = (x.dim - y.dim).constant
+            signs = signs if apart is None else {-1, 1} if apart else {0}
+            verdicts = {holds(sign) for sign in signs}
+            return b.literal(verdicts.pop(), bool_) if len(verdicts) == 1 else None
         for difference, other in ((x.dim - y.dim, -1), (y.dim - x.dim, 1)):
             if never_negative(difference, extents):
                 signs -= {other}

@@ -185,19 +185,43 @@ def few_of_each(dim: Dim) -> bool:
 
 def is_exact(b: Builder, dim: Dim) -> bool:
     """Whether a dim is a number by itself, or a sum of sizes and loop variables, which does not wrap around."""
-    extents = extents_of(b)
-
-    def small(atom: DimAtom) -> bool:
-        if isinstance(atom, Compound):
-            return is_exact(b, atom.left) and is_exact(b, atom.right)
-        return isinstance(atom, Name) or extents(atom) is not None
-
     if dim.constant is not None:
         return True
     monomial, factor = dim.terms[0]
-    if len(dim.terms) == 1 and factor == 1 and len(monomial) == 1 and not isinstance(monomial[0], Compound):
-        return True
-    return all(abs(c) <= FEW and all(map(small, atoms)) for atoms, c in dim.terms)
+    parts = [part for atoms, _ in dim.terms for atom in atoms for part in _parts(atom)]
+    if not all(is_exact(b, part) for part in parts):
+        return False
+    return (len(dim.terms) == len(monomial) == factor == 1) or all(_ends(b, dim))
+
+
+def _parts(atom: DimAtom) -> tuple[Dim, ...]:
+    return (atom.left, atom.right) if isinstance(atom, Compound) else ()
+
+
+def _ends(b: Builder, dim: Dim) -> tuple[bool, bool]:
+    """Whether a dim is no further below zero, and above it, than a sum of a few sizes is."""
+    extents, below, above = extents_of(b), True, True
+    for atoms, c in dim.terms:
+        ends = [_ends_of(b, atom) for atom in atoms if not isinstance(atom, Name) and extents(atom) is None]
+        if abs(c) > FEW:
+            return False, False
+        if len(atoms) > 1:
+            ends = [(all(each), all(each)) for each in ends]
+        for low, high in ends:
+            below, above = below and (low if c > 0 else high), above and (high if c > 0 else low)
+    return below, above
+
+
+def _ends_of(b: Builder, atom: DimAtom) -> tuple[bool, bool]:
+    """The same of an atom that is neither a size nor a loop variable."""
+    if not isinstance(atom, Compound) or atom.operator not in ("min", "max", "//"):
+        return False, False
+    (low, high), (other_low, other_high) = _ends(b, atom.left), _ends(b, atom.right)
+    if atom.operator == "min":
+        return low and other_low, high or other_high
+    if atom.operator == "max":
+        return low or other_low, high and other_high
+    return (low and high,) * 2
 
 
 def _follows(b: Builder, goal: Dim, facts: Sequence[Dim]) -> bool:

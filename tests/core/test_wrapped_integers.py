@@ -1,4 +1,4 @@
-"""Quotients of integers that may have wrapped around before they were divided: nothing is proved of these."""
+"""Integers that may have wrapped around before they are divided or compared: nothing is proved of these."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,15 +21,30 @@ QUOTIENTS: list[Callable[[Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("quotient", QUOTIENTS)
-def test_an_integer_is_no_size(quotient: Any) -> None:
+COMPARISONS: list[Callable[[Any], Any]] = [
+    lambda k: k < k + 1,
+    lambda k: k - 1 <= k,
+    lambda k: k + 1 == k,
+    lambda k: k + 1 != k + 3,
+    lambda k: np.maximum(k, 0) + 1 > 0,
+    lambda k: np.maximum(k, 0) * 4 >= 0,
+    lambda k: np.maximum(k, 0) * 2 != -2,
+    lambda k: np.minimum(np.maximum(k, -2), 3) + 2 >= 0,
+    lambda k: np.maximum(k + 1, 3) - np.maximum(k, 2) >= 0,
+    lambda k: np.minimum(np.maximum(k, 0) * 4, 6) % 7,
+    lambda k: np.minimum(np.maximum(k, 0) * 4, 6) // 7,
+]
+
+
+@pytest.mark.parametrize("made", [*QUOTIENTS, *COMPARISONS])
+def test_an_integer_is_no_size(made: Any) -> None:
     @az.program
     def f(k: az.i64) -> Any:
-        return quotient(k)
+        return made(k)
 
     evaluated, compiled = az.evaluate(f), az.compile(f)
     for k in INTEGERS:
-        wanted = quotient(np.array([k]))[0]
+        wanted = made(np.array([k]))[0]
         assert evaluated(k) == wanted, k
         assert compiled(k) == wanted, k
 
@@ -56,3 +71,16 @@ def test_what_is_proved_of_loop_variables_and_sizes() -> None:
     x = np.arange(6.0)
     i = np.arange(6)
     np.testing.assert_array_equal(az.compile(f)(x), x[i // 2] + x[5 - i // 3])
+
+
+def test_comparisons_of_what_does_not_wrap_around_are_decided() -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n"], k: az.i64) -> Any:
+        n = az.size(x)
+        inside = np.minimum(np.maximum(k, 0), n)
+        return az.generate(
+            n, lambda i: az.where((i + 1 > 0) & (i < n + 1) & (inside + 1 > 0) & (inside - 1 < n), x[i], 0.0)
+        )
+
+    assert "cond" not in str(az.simplify(f))
+    np.testing.assert_array_equal(az.compile(f)(np.arange(3.0), 2), np.arange(3.0))
