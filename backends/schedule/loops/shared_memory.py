@@ -15,7 +15,7 @@ at the place of the write, and before it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ... import ir
@@ -24,19 +24,49 @@ from ..nests.elementwise import Pairs, alike
 
 def sharing_memory(function: ir.Function, pairs: Pairs) -> ir.Function:
     """A function whose arrays of these pairs are one where that can be."""
-    sharing = _Sharing(pairs)
-    body = sharing.block(function.body, {buffer.name: buffer for buffer in function.results}) if pairs else ()
+    sharing = _Sharing(pairs, function.results)
+    for block in _blocks_with(function.body, {old for old, _ in pairs}):
+        sharing.look(block, block is function.body)
     if not sharing.newer:
         return function
-    return replace(function, body=ir.with_buffers(body, sharing.newest))
+    return replace(function, body=ir.with_buffers(ir.without(function.body, sharing.is_unwanted), sharing.newest))
+
+
+def _blocks_with(block: ir.Block, names: Collection[str]) -> Iterator[ir.Block]:
+    """Of a block and those in it the ones that allocate arrays of these names."""
+    if any(isinstance(each, ir.Allocate) and each.buffer.name in names for each in block):
+        yield block
+    for statement in block:
+        for inner in ir.blocks_of(statement):
+            yield from _blocks_with(inner, names)
 
 
 @dataclass
 class _Sharing:
-    """Goes through blocks, and finds arrays for which there is a ``newer`` one."""
+    """Finds arrays of which there is a ``newer`` one in the same memory."""
 
     pairs: Pairs
+    results: Sequence[ir.Buffer]
     newer: dict[str, ir.Buffer] = field(default_factory=dict)
+    taking: set[str] = field(default_factory=set)  # the newer ones
+
+    def look(self, block: ir.Block, outermost: bool) -> None:
+        """Find those of a block."""
+        temporary = {each.buffer.name: each.buffer for each in block if isinstance(each, ir.Allocate)}
+        there = {**temporary, **{buffer.name: buffer for buffer in self.results if outermost}}
+        first, last = dict[str, int](), dict[str, int]()
+        for number, statement in enumerate(block):
+            if not isinstance(statement, ir.Allocate):
+                for name in ir.mentioned((statement,))[1]:
+                    first.setdefault(name, number)
+                    last[name] = number
+        for old, new in sorted(self.pairs):
+            meet = old in temporary and new in there and last.get(old, -1) == first.get(new, -2)
+            if not meet or old in self.newer or new in self.taking or not alike(temporary[old], there[new]):
+                continue
+            if _Order(old, new).written((block[last[old]],), False):
+                self.newer[old] = there[new]
+                self.taking.add(new)
 
     def newest(self, buffer: ir.Buffer) -> ir.Buffer:
         """The array whose memory an array is in."""
@@ -44,31 +74,11 @@ class _Sharing:
             buffer = self.newer[buffer.name]
         return buffer
 
-    def block(self, block: ir.Block, results: Mapping[str, ir.Buffer]) -> ir.Block:
-        """A block without the allocations of arrays that are in the memory of others."""
-        temporary = {each.buffer.name: each.buffer for each in block if isinstance(each, ir.Allocate)}
-        first, last = dict[str, int](), dict[str, int]()
-        for number, statement in enumerate(block):
-            if not isinstance(statement, ir.Allocate):
-                for name in ir.mentioned((statement,))[1]:
-                    first.setdefault(name, number)
-                    last[name] = number
-        there, taking = {**results, **temporary}, set[str]()
-        for old, new in sorted(self.pairs):
-            meet = old in temporary and new in there and last.get(old, -1) == first.get(new, -2)
-            if not meet or old in self.newer or new in taking or not alike(temporary[old], there[new]):
-                continue
-            if _Order(old, new).written((block[last[old]],), False):
-                self.newer[old] = there[new]
-                taking.add(new)
-
-        def is_unwanted(statement: ir.Statement) -> bool:
-            if not isinstance(statement, ir.Allocate):
-                return False
-            return statement.buffer.name in taking or self.newest(statement.buffer).name in results
-
-        made = [ir.map_inside(each, lambda inner: self.block(inner, {})) for each in block]
-        return tuple([each for each in made if not is_unwanted(each)])
+    def is_unwanted(self, statement: ir.Statement) -> bool:
+        """Whether it allocates what is in the memory of another array, or of a result."""
+        if not isinstance(statement, ir.Allocate):
+            return False
+        return statement.buffer.name in self.taking or self.newest(statement.buffer) in self.results
 
 
 @dataclass
