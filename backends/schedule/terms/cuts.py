@@ -17,12 +17,13 @@ from ....core.dims import Dim, DimAtom, Name
 from ....core.graph import Value
 from ....core.language import Binding
 from ....core.types import ArrayType, Scalar, Type, dims, element
+from ....interpreters.simplify.minimum_cut import minimum_cut
 from ...target import CSE_WORTH, LEAST_AXIS, SMALL_ARRAY
-from .minimum_cut import last_cut
 from .shared_updates import Free, Updates, outside, shared, updates_of
 
 Cuts = dict[int, str]  # bindings of a block that are stored for all iterations, by their place in it, and why
 INSIDE = "loops inside use it"
+_READERS = -1  # of values, among the bindings
 LONG = "an update needs it, which has no lanes"  # if it has no more values than the array that is updated
 
 
@@ -116,11 +117,14 @@ class Body:
 
     def is_costly(self, k: int) -> bool:
         """Whether a binding should not be computed twice."""
-        return bool(self.bindings[k].operation.costly) and self.starts[k] not in self.turning
+        return bool(self.bindings[k].operation.costly) and not self._turns(k)
 
     def is_heavy(self, k: int) -> bool:
         """Whether a binding takes longer to compute than to read what was stored."""
-        return bool(self.bindings[k].operation.heavy) and self.starts[k] not in self.turning
+        return bool(self.bindings[k].operation.heavy) and not self._turns(k)
+
+    def _turns(self, k: int) -> bool:
+        return self.starts[k] in self.turning
 
     def reads(self, k: int) -> set[int]:
         """The levels of what a binding uses; below 0 for what is outside."""
@@ -228,11 +232,13 @@ class Body:
         if len(sources) < 2:
             return cuts
         users, read = self._users(sources)
-        may = [k for k in users if self._may_be_stored(k, wanted) and self.starts[k] not in self.turning]
-        costs = {**dict.fromkeys(users, math.inf), **{k: self._bytes(k) for k in may}}
+        weights = {k: self._bytes(k) for k in users if self._may_be_stored(k, wanted) and not self._turns(k)}
+        most = 1 + sum(weights.values())
+        weights = {_READERS: most, **dict.fromkeys(users, most), **weights}
+        ways = {k: [*those, *[_READERS] * (k in read)] for k, those in users.items()}
+        fewer = minimum_cut(weights, ways, sources)  # from the readers on, so that it is the one next to these
         crossed = [k for k in sources if k in read or not users[k] <= cuts.keys()]
-        fewer = last_cut(costs, users, sources, read)
-        if not fewer or sum([costs[k] for k in fewer]) >= sum([costs[k] for k in crossed]):
+        if not fewer or sum([weights[k] for k in fewer]) >= min(most, sum([weights[k] for k in crossed])):
             return cuts
         kept = {k: why for k, why in cuts.items() if why != INSIDE or self.bindings[k].operation.loops}
         return dict(sorted({**kept, **dict.fromkeys(fewer, INSIDE)}.items()))
