@@ -241,7 +241,9 @@ class Body:
         if not fewer or sum([weights[k] for k in fewer]) >= min(most, sum([weights[k] for k in crossed])):
             return cuts
         kept = {k: why for k, why in cuts.items() if why != INSIDE or self.bindings[k].operation.loops}
-        return dict(sorted({**kept, **dict.fromkeys(fewer, INSIDE)}.items()))
+        found = dict(sorted({**kept, **dict.fromkeys(fewer, INSIDE)}.items()))
+        once = all([self._times(k, found) < 2 for k in sources if k not in found])
+        return found if once else cuts
 
     def _users(self, sources: Sequence[int]) -> tuple[dict[int, set[int]], set[int]]:
         """The bindings without loops that each is made into, from the sources on, and which of them others use."""
@@ -293,7 +295,7 @@ class Body:
         for k, binding in reversed(list(enumerate(self.bindings))):
             levels = set(range(self.starts[k], self.starts[k] + len(binding.types)))
             follows = not levels.isdisjoint(moved)
-            if follows and used.isdisjoint(levels) and not (k in cuts and self._is_apart(k, found)):
+            if follows and used.isdisjoint(levels) and not self._is_apart(k, cuts, found):
                 continue
             if k in cuts:
                 found[k] = cuts[k]
@@ -305,9 +307,18 @@ class Body:
             used |= self.reads(k)
         return dict(sorted(found.items()))
 
-    def _is_apart(self, k: int, stored: Cuts) -> bool:
-        """Whether a binding is a loop, and one of those that are stored is made from it, which lanes compute then."""
-        return self.bindings[k].operation.loops and any([k in self.needed_for(each, stored) for each in stored])
+    def _is_apart(self, k: int, cuts: Cuts, stored: Cuts) -> bool:
+        """Whether something is to be stored beside what is made from it.
+
+        That is a loop, as lanes compute what is made from it, or what is costly, if several would compute it.
+        """
+        if self.bindings[k].operation.loops:
+            return k in cuts and self._times(k, stored) > 0
+        return self.is_costly(k) and self._times(k, stored) > 1
+
+    def _times(self, k: int, stored: Cuts) -> int:
+        """How many of those that are stored compute a binding that is not."""
+        return sum([k in self.needed_for(each, stored) for each in stored])
 
     def rank(self, k: int) -> int:
         """The least rank of what is updated with the result of a binding."""
