@@ -1,13 +1,13 @@
 """From a function of the loop IR to an LLVM module.
 
-The module has two entries. ``entry(buffers, sizes, arena, threads, failure)`` runs the function: ``buffers`` points
-to the addresses of arguments and results, and of the records of returned arrays (an array's address, which the
-caller is to free, and its extents), ``arena`` to the memory of temporaries, ``failure`` to a record of five
-words, of which the first comes back as the result: 0, or the number of a failed site plus one with its values
-behind it, or ``OUT_OF_MEMORY``. Behind the record are the words of what is ``KEPT``: a large temporary whose size the
-run decides stays for the next call, since new memory costs more than what is done with it. ``arena_bytes(sizes,
-threads, arena)`` is the size of the arena; called again with its address, it writes to the head of the arena where the
-slots are, for all calls with these sizes. Where code is made on demand (``branches.py``) there is a third entry,
+The module has three entries. ``entry(buffers, sizes, arena, threads, failure)`` runs the function: ``buffers`` points
+to the addresses of arguments and results, and of the records of returned arrays (an array's address, which the caller
+is to free, and its extents), ``arena`` to the memory of temporaries, ``failure`` to a record of five words, of which
+the first comes back as the result: 0, or the number of a failed site plus one with its values behind it, or
+``OUT_OF_MEMORY``. Behind the record are the words of what is ``KEPT``: a large temporary whose size the run decides
+stays for the next call, since new memory costs more than what is done with it. ``arena_bytes(sizes, threads, layout)``
+is the size of the arena, and writes where the slots are: ``layout_words()`` words, which stand at the head of the
+arena, for all calls with these sizes. Where code is made on demand (``branches.py``) there is another one,
 ``needed(sizes, taken)``, which writes a byte for each branch: whether a run takes it.
 """
 
@@ -18,6 +18,7 @@ from functools import partial
 
 from ...core.types import i64
 from .. import ir
+from ..memory.arena import ALWAYS, Slot
 from .bounds import CANARY, Bounds
 from .forks import forks
 from .host import Machine
@@ -79,6 +80,12 @@ class _Exported(Function):
         """The bytes at the head of the arena: where each slot is, the end of those that are shared, the stride."""
         words = len(self.unit.plan.slots) + 2
         return -(-8 * words // ALIGNMENT) * ALIGNMENT
+
+    def where_needed(self, slot: Slot, size: str) -> str:
+        """The size of a slot, or 0 where the sizes of a call do not take the branch that needs it."""
+        if slot.needed == ALWAYS:
+            return size
+        return self.body.value(f"select i1 {self.scalar(slot.needed)}, i64 {size}, i64 0")
 
     def address(self, words: str, number: int) -> str:
         """The address of one of some words."""
@@ -160,8 +167,9 @@ class _Entry(_Exported):
         self.prelude()
         found = [(False, str(self.head), bounds.numbers[slots[0].like.name], str(CANARY))] if slots else []
         for number, slot in enumerate(slots):
-            own = self.own_bytes(slot.like, body.multiply)
-            rest = body.add(body.subtract(self.bytes(slot.like, body.multiply), own), str(CANARY))
+            own = self.where_needed(slot, self.own_bytes(slot.like, body.multiply))
+            whole = self.where_needed(slot, self.bytes(slot.like, body.multiply))
+            rest = body.add(body.subtract(whole, own), str(CANARY))
             behind = body.add(self.arena.offsets[number], own)
             found.append((slot.private, behind, bounds.numbers[slot.like.name], rest))
         return found
@@ -197,48 +205,47 @@ class _OfSizes(_Exported):
 class _ArenaBytes(_OfSizes):
     def emit(self) -> None:
         """What does not fit into a word is more memory than there is."""
-        body, slots = self.body, self.unit.plan.slots
-        parameters = "ptr %sizes, i64 %threads, ptr %arena"
+        body, module, slots = self.body, self.unit.module, self.unit.plan.slots
+        words = len(slots) + 2 if slots else 0
         if slots:
-            offsets = self.pack()
-            shared, stride = (body.value(f"load i64, ptr {self.address(offsets, len(slots) + k)}") for k in range(2))
-            body.line(f"ret i64 {self.added(shared, self.saturating(stride, '%threads'))}")
+            ends = self.pack()
+            for number, end in enumerate(ends, len(slots)):
+                body.line(f"store i64 {end}, ptr {self.address('%layout', number)}")
+            body.line(f"ret i64 {self.added(ends[0], self.saturating(ends[1], '%threads'))}")
         else:
             body.line("ret i64 0")
-        self.unit.module.define("arena_bytes", f"define i64 @arena_bytes({parameters}) {_ONCE} {{\n{body}\n}}")
+        parameters = "ptr %sizes, i64 %threads, ptr %layout"
+        module.define("arena_bytes", f"define i64 @arena_bytes({parameters}) {_ONCE} {{\n{body}\n}}")
+        module.define("layout_words", f"define i64 @layout_words() {_ONCE} {{\n  ret i64 {words}\n}}")
 
-    def pack(self) -> str:
-        """Find the offsets of all slots, the end of those that are shared, and the stride of private ones.
+    def pack(self) -> tuple[str, str]:
+        """Find the offsets of all slots; gives the end of those that are shared, and the stride of private ones.
 
-        They are written to the head of the arena, if there is one, else beside the bytes of slots; gives where they
-        are. Each slot ends with its canary, and nobody else is in memory with canaries.
+        Each slot ends with its canary. Where there are canaries, all slots live from the first statement on.
         """
         self.prelude()
-        body, slots, bounds = self.body, self.unit.plan.slots, self.unit.bounds
-        canary = 0 if bounds is None else CANARY
-        room = body.scratch(2 * len(slots) + 2)
+        body, slots, has_canaries = self.body, self.unit.plan.slots, self.unit.bounds is not None
+        canary, room = CANARY if has_canaries else 0, body.scratch(len(slots))
         sizes: dict[Hashable, str] = {}  # of many slots they are the same
         for number, slot in enumerate(slots):
-            key = slot.like.scalar.bytes, slot.like.extents, slot.like.name in self.unit.unread
+            key = slot.like.scalar.bytes, slot.like.extents, slot.needed, slot.like.name in self.unit.unread
             if key not in sizes:
-                size = self.bytes(slot.like, self.saturating)
+                size = self.where_needed(slot, self.bytes(slot.like, self.saturating))
                 sizes[key] = self.added(size, str(canary)) if canary else size
             body.line(f"store i64 {sizes[key]}, ptr {self.address(room, number)}")
-        beside = self.address(room, len(slots))
-        offsets = body.value(f"select i1 {body.value('icmp eq ptr %arena, null')}, ptr {beside}, ptr %arena")
-        words = [f"i64 {word}" for slot in slots for word in ((0, 0) if canary else (slot.first, slot.last))]
-        self.unit.module.define("lives", f"@lives = internal constant [{len(words)} x i64] [{', '.join(words)}]")
+        lives = [f"i64 {word}" for slot in slots for word in ((0, 0) if has_canaries else (slot.first, slot.last))]
+        self.unit.module.define("lives", f"@lives = internal constant [{len(lives)} x i64] [{', '.join(lives)}]")
         self.unit.module.declare("adze_pack", "declare i64 @adze_pack(ptr, i64, ptr, i64, ptr) nounwind")
-        count, first = sum(not slot.private for slot in slots), str(self.head + canary)
-        for start, stop, base, number in ((0, count, first, len(slots)), (count, len(slots), "0", len(slots) + 1)):
-            end = base
-            if start < stop:
-                lives = body.value(f"getelementptr i64, ptr @lives, i64 {2 * start}")
-                own, places = self.address(room, start), self.address(offsets, start)
-                given = f"ptr {lives}, i64 {stop - start}, ptr {own}, i64 {base}, ptr {places}"
-                end = body.value(f"call i64 @adze_pack({given})")
-            body.line(f"store i64 {end}, ptr {self.address(offsets, number)}")
-        return offsets
+        shared = sum(not slot.private for slot in slots)
+
+        def packed(start: int, stop: int, base: str) -> str:
+            """The end of some slots."""
+            own = body.value(f"getelementptr [2 x i64], ptr @lives, i64 {start}")
+            size, place = self.address(room, start), self.address("%layout", start)
+            given = f"ptr {own}, i64 {stop - start}, ptr {size}, i64 {base}, ptr {place}"
+            return body.value(f"call i64 @adze_pack({given})") if start < stop else base
+
+        return packed(0, shared, str(self.head + canary)), packed(shared, len(slots), "0")
 
 
 class _Needed(_OfSizes):

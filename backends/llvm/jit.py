@@ -38,7 +38,8 @@ from .text import Module
 from .unit import OUT_OF_CELLS, OUT_OF_MEMORY
 
 _FAILURE_WORDS = 5
-_ENTRIES = ("entry", "arena_bytes", "needed")
+_ENTRIES = ("entry", "arena_bytes", "layout_words", "needed")
+_LAYOUTS = 64  # of arenas, for the sizes of the last calls
 
 # A module apart: what gives its text by part, what that was compiled to, or its object code from an earlier process
 Branch = Callable[[], Sequence[str]] | Code | bytes
@@ -183,11 +184,13 @@ class Executable:
             self._imports |= self._workers.pool.addresses
         if self._workers is not None and self._stacks is not None:
             self._workers.pool.equip(*self._stacks.of_workers)
-        self._library = link(machine_code, _ENTRIES[: 3 if branches else 2], self._imports)
+        self._library = link(machine_code, _ENTRIES[: 4 if branches else 3], self._imports)
         self.entry, self.bits = int(self._library["entry"]), FLUSH if flush else 0
         self._arena_bytes = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(
             self._library["arena_bytes"]
         )
+        self._words = ctypes.c_int64 * ctypes.CFUNCTYPE(ctypes.c_int64)(self._library["layout_words"])()
+        self._layouts: dict[tuple[int, ...], tuple[int, bytes]] = {}  # by threads and sizes
         self._launch = entries().launch
         self._branches, self._keep, self._remake = dict(branches), keep, remake
         self._numbers = {name: int(name.rpartition(".")[2]) for name in branches}
@@ -224,9 +227,9 @@ class Executable:
             self._workers.ensure(threads)
         wanted = (threads, *sizes)
         if frame.wanted != wanted:
-            room = self.arena_bytes(sizes, threads)
+            room, layout = self._layout(wanted)
             frame.reserve(room, ctypes.addressof(self._table))
-            self.arena_bytes(sizes, threads, frame.arena)
+            ctypes.memmove(frame.arena, layout, len(layout))
             if self._stacks is not None:
                 frame.have_seats(threads, self._stacks.release)
             self.make_branches(sizes)
@@ -259,9 +262,20 @@ class Executable:
             frame.words[word] = value
         return self.launch(frame, sizes, threads)
 
-    def arena_bytes(self, sizes: Sequence[int], threads: int, arena: int | None = None) -> int:
-        """The size of the arena of a call; at an address of one it writes where its slots are."""
-        return int(self._arena_bytes(_words(sizes), threads, arena))
+    def arena_bytes(self, sizes: Sequence[int], threads: int) -> int:
+        """The size of the arena of a call."""
+        return self._layout((threads, *sizes))[0]
+
+    def _layout(self, wanted: tuple[int, ...]) -> tuple[int, bytes]:
+        """The size of the arena of a call with so many threads and these sizes, and the words at its head."""
+        found = self._layouts.get(wanted)
+        if found is None:
+            words = self._words()
+            found = self._arena_bytes(_words(wanted[1:]), wanted[0], words), bytes(words)
+            if len(self._layouts) == _LAYOUTS:
+                self._layouts.clear()
+            self._layouts[wanted] = found
+        return found
 
     @property
     def seconds(self) -> float:

@@ -11,7 +11,8 @@ arena is laid out then: the largest slot first, each at the lowest place where n
     d, 2 MB               |--|
 
 ``pack`` takes the first and the last statement of each slot, the sizes, and where the first place is. It writes the
-offsets, and gives the end of them all; more memory than there is, where it has none to work with.
+offsets, and gives the end of them all; more memory than there is, where it has none to work with. Slots of no bytes,
+which a call does not need, take no time either.
 """
 
 from __future__ import annotations
@@ -36,17 +37,24 @@ begin:
   %placed = getelementptr i64, ptr %order, i64 %count
   br label %sort
 
-; order: the slots, larger ones before smaller ones
+; order: the slots of some bytes, larger ones before smaller ones
 sort:
-  %k = phi i64 [ 0, %begin ], [ %k.next, %sorted ]
+  %k = phi i64 [ 0, %begin ], [ %k.next, %sorted ], [ %k.behind, %pass ]
+  %some = phi i64 [ 0, %begin ], [ %more, %sorted ], [ %some, %pass ]
   %unsorted = icmp ult i64 %k, %count
   br i1 %unsorted, label %take, label %slot
 take:
   %size.k.place = getelementptr i64, ptr %sizes, i64 %k
   %size.k = load i64, ptr %size.k.place
-  br label %shift
+  %empty = icmp eq i64 %size.k, 0
+  br i1 %empty, label %pass, label %shift
+pass:
+  %nowhere = getelementptr i64, ptr %offsets, i64 %k
+  store i64 %base, ptr %nowhere
+  %k.behind = add i64 %k, 1
+  br label %sort
 shift:
-  %j = phi i64 [ %k, %take ], [ %j.before, %move ]
+  %j = phi i64 [ %some, %take ], [ %j.before, %move ]
   %leads = icmp eq i64 %j, 0
   br i1 %leads, label %sorted, label %compare
 compare:
@@ -64,6 +72,7 @@ move:
 sorted:
   %own.place = getelementptr i64, ptr %order, i64 %j
   store i64 %k, ptr %own.place
+  %more = add i64 %some, 1
   %k.next = add i64 %k, 1
   br label %sort
 
@@ -71,7 +80,7 @@ sorted:
 slot:
   %n = phi i64 [ 0, %sort ], [ %n.next, %insert ]
   %end = phi i64 [ %base, %sort ], [ %end.next, %insert ]
-  %left = icmp ult i64 %n, %count
+  %left = icmp ult i64 %n, %some
   br i1 %left, label %next, label %done
 next:
   %slot.place = getelementptr i64, ptr %order, i64 %n
@@ -86,8 +95,8 @@ next:
 look:
   %m = phi i64 [ 0, %next ], [ %m.next, %past ]
   %at = phi i64 [ %base, %next ], [ %at.next, %past ]
-  %more = icmp ult i64 %m, %n
-  br i1 %more, label %against, label %found
+  %others = icmp ult i64 %m, %n
+  br i1 %others, label %against, label %found
 against:
   %there.place = getelementptr i64, ptr %placed, i64 %m
   %there = load i64, ptr %there.place

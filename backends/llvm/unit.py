@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from itertools import combinations
 
 from .. import ir
 from ..cost import nests
@@ -206,9 +205,7 @@ class Unit:
             return id(block), found
         names = [buffer.name for buffer in found.buffers]
         private = tuple(map(self.plan.is_private, names))
-        planned = [number for number, name in enumerate(names) if name in self.plan.slot_of]
-        sharing = [(a, b) for a, b in combinations(planned, 2) if self.plan.may_overlap(names[a], names[b])]
-        return (found.form, private, *sharing), found
+        return (found.form, private, *self.plan.overlapping(names)), found
 
     def attributes_of(self, body: Body) -> str:
         """The attributes of a function with this body, which is not inlined.

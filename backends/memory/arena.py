@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from itertools import combinations
 
 from ...core.dims import Dim, Name
 from ...core.types import bool_, i64
@@ -29,7 +30,7 @@ ALWAYS = ir.Constant(True, bool_)
 
 @dataclass(frozen=True)
 class Slot:
-    """A piece of the arena, of the size of any of the buffers in it, or empty where none of them is needed.
+    """A piece of the arena, of the size of any of the buffers in it, where it is ``needed`` at all.
 
     It is used from the ``first`` to the ``last`` statement, by their numbers.
     """
@@ -38,6 +39,7 @@ class Slot:
     private: bool
     first: int
     last: int
+    needed: ir.Expression
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,13 @@ class Plan:
             return False
         a, b = (self.slots[number] for number in numbers if number is not None)
         return a.private == b.private and (a.last < b.first or b.last < a.first)
+
+    def overlapping(self, buffers: Sequence[str]) -> list[tuple[int, int]]:
+        """The pairs of some buffers that may be in the same memory, by their places among these."""
+        slots = {k: self.slots[self.slot_of[name]] for k, name in enumerate(buffers) if name in self.slot_of}
+        if max([slot.first for slot in slots.values()], default=0) <= min([s.last for s in slots.values()], default=0):
+            return []  # all live at one time
+        return [(a, b) for a, b in combinations(slots, 2) if self.may_overlap(buffers[a], buffers[b])]
 
 
 @dataclass
@@ -89,7 +98,7 @@ def plan(function: ir.Function, reuse: bool = True) -> Plan:
     fixed = [life for life in planned if all(ir.decided_by(known, extent) for extent in life.buffer.extents)]
     slots, slot_of = _assign(fixed, known) if reuse else _apart(fixed)
     return Plan(
-        ir.bindings_of([extent for slot in slots for extent in slot.like.extents], prelude),
+        ir.bindings_of([each for slot in slots for each in (*slot.like.extents, slot.needed)], prelude),
         slots,
         slot_of,
         frozenset(life.buffer.name for life in lives) - slot_of.keys(),
@@ -99,14 +108,13 @@ def plan(function: ir.Function, reuse: bool = True) -> Plan:
 def _apart(lives: list[_Life]) -> tuple[tuple[Slot, ...], dict[str, int]]:
     """Give each buffer a slot of its own."""
     ordered = sorted(lives, key=lambda life: (life.private, life.first))
-    slots = [_where(Slot(life.buffer, life.private, life.first, life.last), life.path) for life in ordered]
+    slots = [Slot(life.buffer, life.private, life.first, life.last, life.path) for life in ordered]
     return tuple(slots), {life.buffer.name: number for number, life in enumerate(ordered)}
 
 
 def _assign(lives: list[_Life], known: Mapping[str, Dim]) -> tuple[tuple[Slot, ...], dict[str, int]]:
     """Give each buffer, in the order of their first mention, a slot of its size that is free by then, or a new one."""
     slots: list[Slot] = []
-    needed: list[ir.Expression] = []  # by slot
     slot_of: dict[str, int] = {}
     free: defaultdict[object, list[int]] = defaultdict(list)
     busy: list[tuple[int, int, object]] = []  # last statement, slot, its key
@@ -118,22 +126,19 @@ def _assign(lives: list[_Life], known: Mapping[str, Dim]) -> tuple[tuple[Slot, .
             free[other].append(slot)
         if free[key]:
             slot = free[key].pop()
-            slots[slot] = replace(slots[slot], last=life.last)
-            needed[slot] = needed[slot] | life.path
+            slots[slot] = replace(slots[slot], last=life.last, needed=slots[slot].needed | life.path)
         else:
             slot = len(slots)
-            slots.append(Slot(life.buffer, life.private, life.first, life.last))
-            needed.append(life.path)
+            slots.append(Slot(life.buffer, life.private, life.first, life.last, life.path))
         slot_of[life.buffer.name] = slot
         heappush(busy, (life.last, slot, key))
-    return tuple([_where(*each) for each in zip(slots, needed, strict=True)]), slot_of
+    return tuple(map(_empty_where_unneeded, slots)), slot_of
 
 
-def _where(slot: Slot, needed: ir.Expression) -> Slot:
-    """A slot that is empty where it is not needed."""
-    if needed == ALWAYS:
+def _empty_where_unneeded(slot: Slot) -> Slot:
+    if slot.needed == ALWAYS:
         return slot
-    count = ir.select(needed, ir.product(slot.like.extents), 0)
+    count = ir.select(slot.needed, ir.product(slot.like.extents), 0)
     return replace(slot, like=replace(slot.like, extents=(count,)))
 
 

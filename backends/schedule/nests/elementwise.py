@@ -17,8 +17,21 @@ Place = tuple[ir.Expression, ...] | None  # the indices of an access, unless the
 
 
 def elementwise(function: ir.Function) -> Pairs:
-    """The arrays that nests make of others of their size, element by element."""
-    return frozenset([pair for nest in ir.of_kind(function.body, ir.Nest) for pair in _pairs(nest)])
+    """The arrays that nests make of others of their size, element by element, in the block where the others are."""
+    return frozenset(_in_block(function.body, frozenset()))
+
+
+def _in_block(block: ir.Block, around: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """The pairs of a block that runs once for each run of what allocates the arrays ``around``.
+
+    In a loop, a nest would read of arrays outside of it what an earlier turn has written.
+    """
+    there = around | {each.buffer.name for each in block if isinstance(each, ir.Allocate)}
+    for statement in block:
+        if isinstance(statement, ir.Nest):
+            yield from [(old, new) for old, new in _pairs(statement) if old in there]
+        for inner in ir.blocks_of(statement):
+            yield from _in_block(inner, there if isinstance(statement, ir.If) else frozenset())
 
 
 def alike(old: ir.Buffer, new: ir.Buffer) -> bool:

@@ -226,7 +226,12 @@ class Body:
         """The cuts; where less is made of several of them before loops use it, that is stored instead.
 
         So loops read less, and do not compute it again. Results of other loops stay, since lanes compute what is made
-        of these.
+        of these. ::
+
+            s = sum(..)                              s = sum(..)
+            e = exp(s)          stored: s, e     =>  e = exp(s)             stored: s, g
+            for j: .. (s + e) * x[j] ..              g = s + e
+                                                     for j: .. g * x[j] ..
         """
         sources = [k for k, why in cuts.items() if why == INSIDE]
         if len(sources) < 2:
@@ -237,16 +242,19 @@ class Body:
         weights = {_READERS: most, **dict.fromkeys(users, most), **weights}
         ways = {k: [*those, *[_READERS] * (k in read)] for k, those in users.items()}
         fewer = minimum_cut(weights, ways, sources)  # from the readers on, so that it is the one next to these
-        crossed = [k for k in sources if k in read or not users[k] <= cuts.keys()]
-        if not fewer or sum([weights[k] for k in fewer]) >= min(most, sum([weights[k] for k in crossed])):
-            return cuts
+        crossed = [k for k in sources if k in read or not users[k] <= cuts.keys()]  # what loops would read
         kept = {k: why for k, why in cuts.items() if why != INSIDE or self.bindings[k].operation.loops}
         found = dict(sorted({**kept, **dict.fromkeys(fewer, INSIDE)}.items()))
+        reads_less = sum([weights[k] for k in fewer]) < min(most, sum([weights[k] for k in crossed]))
+        stores_no_more = sum([self._bytes(k) for k in found]) <= sum([self._bytes(k) for k in cuts])
         once = all([self._times(k, found) < 2 for k in sources if k not in found])
-        return found if once else cuts
+        return found if fewer and reads_less and stores_no_more and once else cuts
 
     def _users(self, sources: Sequence[int]) -> tuple[dict[int, set[int]], set[int]]:
-        """The bindings without loops that each is made into, from the sources on, and which of them others use."""
+        """The bindings without loops that each is made into, from the sources on, and which of them others use.
+
+        Others are loops, updates, and what has the results of the block.
+        """
         users = {k: set[int]() for k in sources}
         read = {self._binding_at.get(len(self.made) - 1 - index) for each in self.results for index in each.free}
         for j, binding in enumerate(self.bindings):
