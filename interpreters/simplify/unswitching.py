@@ -86,6 +86,7 @@ def _rule(
     before = dict(zip(leaving, b.emit("cond", (), args, _alone(b, found, leaving)), strict=True))
     reads = {node.number: _Read([before[value] for value in node.results]) for nodes in found for node in nodes}
     inside = Substitution(b, {binder: binder for binder in loops}, None, (), reads)
+    inside.memo.update({node.number: node.results for scope in b.scopes for node in scope.statements})  # they stay
     branches = [b.close((), (), tuple(inside.values(body.results)), body.partial) for body in bodies]
     return b.make("cond", (), args, branches)
 

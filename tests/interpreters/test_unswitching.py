@@ -113,3 +113,27 @@ def test_a_branch_that_is_not_taken_spoils_nothing() -> None:
     for run in (az.evaluate, az.compile):
         assert run(az.grad(program, "a"))(X, 0.0, 1.0) == 0.0
         np.testing.assert_allclose(run(az.grad(program, "a"))(X, 4.0, 1.0), -X.sum() / 16)
+
+
+def test_a_branch_that_uses_what_is_summed_up_around_it() -> None:
+    """The gradient of this adds up in the loop over rows what the branch leads back."""
+
+    @az.program
+    def total(x: Matrix, c: az.f64) -> az.f64:
+        def of_row(row: az.Expr) -> az.Expr:
+            s = az.sum(row)
+            factor = az.cond(c > 0.1, lambda: az.exp(-s), lambda: s * 2.0)
+            return az.sum(az.map(lambda w: factor * w + factor + az.exp(-w), row * s + az.sin(row)))
+
+        return az.sum(az.map(of_row, x))
+
+    x, step = np.linspace(-0.4, 0.7, 12).reshape(3, 4), 1e-6
+    gradient = az.compile(az.grad(total))
+    for c in (0.0, 0.3):
+        found = gradient(x, c)
+        np.testing.assert_allclose(found, az.evaluate(az.grad(total))(x, c), rtol=1e-12)
+        for place in np.ndindex(3, 4):
+            moved = np.zeros_like(x)
+            moved[place] = step
+            slope = (az.evaluate(total)(x + moved, c) - az.evaluate(total)(x - moved, c)) / (2 * step)
+            assert abs(slope - found[place]) < 1e-6 * (1.0 + abs(slope))
