@@ -64,7 +64,8 @@ class _Sharing:
             meet = old in temporary and new in there and last.get(old, -1) == first.get(new, -2)
             if not meet or old in self.newer or new in self.taking or not alike(temporary[old], there[new]):
                 continue
-            if _Order(old, new).written((block[last[old]],), False):
+            order = _Order(old, new)
+            if order.look((block[last[old]],), False) and order.order:
                 self.newer[old] = there[new]
                 self.taking.add(new)
 
@@ -83,40 +84,39 @@ class _Sharing:
 
 @dataclass
 class _Order:
-    """Whether all reads of an old array are at the place where a new one is written, and before that."""
+    """Reads of an old array and writes of a new one: in ``order`` if all are at one place, and reads come before."""
 
     old: str
     new: str
     place: tuple[ir.Expression, ...] | None = None
+    order: bool = True
 
-    def written(self, block: ir.Block, before: bool) -> bool | None:
-        """Whether the new array is written, before a block or in it; None where the order is another."""
+    def look(self, block: ir.Block, written: bool) -> bool:
+        """Go through a block, before which the new array was written or not; whether it is so behind it."""
         for statement in block:
             for load in ir.loads(statement):
-                if load.buffer.name == self.new:
-                    return None
-                if load.buffer.name == self.old and (before or load.guarded or not self.is_place(load.indices)):
-                    return None
-            after = self.after(statement, before)
-            if after is None:
-                return None
-            before = after
-        return before
+                if load.buffer.name == self.new or (load.buffer.name == self.old and written):
+                    self.order = False
+                elif load.buffer.name == self.old:
+                    self.at(load)
+            match statement:
+                case ir.Store(ir.Buffer(name)) if name == self.new:
+                    self.at(statement)
+                    written = True
+                case ir.For():
+                    written = self.look(statement.body, written)
+                case ir.If():
+                    written = self.look(statement.then, written) | self.look(statement.orelse, written)
+                case ir.Let() | ir.Declare() | ir.Assign() | ir.Require():
+                    pass
+                case ir.Store(ir.Buffer(name)) if name != self.old:
+                    pass
+                case _ if not {self.old, self.new}.isdisjoint(ir.mentioned((statement,))[1]):
+                    self.order = False
+        return written
 
-    def after(self, statement: ir.Statement, before: bool) -> bool | None:
-        match statement:
-            case ir.Store(ir.Buffer(name), indices, guarded=guarded) if name == self.new:
-                return None if guarded or not self.is_place(indices) else True
-            case ir.For():
-                return self.written(statement.body, before)
-            case ir.If():
-                then, orelse = self.written(statement.then, before), self.written(statement.orelse, before)
-                return None if then is None or orelse is None else then or orelse
-            case ir.Let() | ir.Declare() | ir.Assign() | ir.Require():
-                return before
-        return before if {self.old, self.new}.isdisjoint(ir.mentioned((statement,))[1]) else None
-
-    def is_place(self, indices: tuple[ir.Expression, ...]) -> bool:
-        """Whether these are the indices of all others."""
-        self.place = self.place or indices
-        return indices == self.place
+    def at(self, access: ir.Load | ir.Store) -> None:
+        """Note the place of an access."""
+        self.place = self.place or access.indices
+        if access.guarded or access.indices != self.place:
+            self.order = False
