@@ -249,7 +249,7 @@ class Dim:
         >>> Dim.of(2**63 - 1).fits(), Dim.parse("n - min(n, 9223372036854775808)").fits()
         (True, False)
         """
-        parts = [part for monomial, _ in self.terms for atom in monomial for part in _parts(atom)]
+        parts = [part for monomial, _ in self.terms for atom in monomial for part in parts_of(atom)]
         return all(abs(c) < 1 << bits for _, c in self.terms) and all(part.fits(bits) for part in parts)
 
     def compare(self, other: Dim) -> bool | None:
@@ -493,9 +493,10 @@ def _arithmetic(primitive: str, a: Dim, b: Dim) -> Dim | None:
 
 def _all_terms(dim: Dim) -> int:
     """The number of a dim's terms, those of the dims inside of its atoms included."""
-    parts = [part for monomial, _ in dim.terms for atom in monomial for part in _parts(atom)]
+    parts = [part for monomial, _ in dim.terms for atom in monomial for part in parts_of(atom)]
     return len(dim.terms) + sum(map(_all_terms, parts))
 
 
-def _parts(atom: DimAtom) -> tuple[Dim, ...]:
+def parts_of(atom: DimAtom) -> tuple[Dim, ...]:
+    """The operands of a quotient, a minimum or a maximum; a size has none."""
     return (atom.left, atom.right) if isinstance(atom, Compound) else ()

@@ -87,10 +87,6 @@ class _Exported(Function):
             return size
         return self.body.value(f"select i1 {self.scalar(slot.needed)}, i64 {size}, i64 0")
 
-    def address(self, words: str, number: int) -> str:
-        """The address of one of some words."""
-        return self.body.value(f"getelementptr i64, ptr {words}, i64 {number}")
-
 
 class _Entry(_Exported):
     def emit(self) -> None:
@@ -147,7 +143,7 @@ class _Entry(_Exported):
         if not slots:
             return str(self.head)
         *offsets, shared, self.arena.stride = [
-            self.body.value(f"load i64, ptr {self.address('%arena', number)}") for number in range(len(slots) + 2)
+            self.body.value(f"load i64, ptr {self.word_at('%arena', number)}") for number in range(len(slots) + 2)
         ]
         self.arena.offsets.update(enumerate(offsets))
         self.arena.private = self.body.value(f"getelementptr i8, ptr %arena, i64 {shared}")
@@ -210,7 +206,7 @@ class _ArenaBytes(_OfSizes):
         if slots:
             ends = self.pack()
             for number, end in enumerate(ends, len(slots)):
-                body.line(f"store i64 {end}, ptr {self.address('%layout', number)}")
+                body.line(f"store i64 {end}, ptr {self.word_at('%layout', number)}")
             body.line(f"ret i64 {self.added(ends[0], self.saturating(ends[1], '%threads'))}")
         else:
             body.line("ret i64 0")
@@ -232,7 +228,7 @@ class _ArenaBytes(_OfSizes):
             if key not in sizes:
                 size = self.where_needed(slot, self.bytes(slot.like, self.saturating))
                 sizes[key] = self.added(size, str(canary)) if canary else size
-            body.line(f"store i64 {sizes[key]}, ptr {self.address(room, number)}")
+            body.line(f"store i64 {sizes[key]}, ptr {self.word_at(room, number)}")
         lives = [f"i64 {word}" for slot in slots for word in ((0, 0) if has_canaries else (slot.first, slot.last))]
         self.unit.module.define("lives", f"@lives = internal constant [{len(lives)} x i64] [{', '.join(lives)}]")
         self.unit.module.declare("adze_pack", "declare i64 @adze_pack(ptr, i64, ptr, i64, ptr) nounwind")
@@ -241,7 +237,7 @@ class _ArenaBytes(_OfSizes):
         def packed(start: int, stop: int, base: str) -> str:
             """The end of some slots."""
             own = body.value(f"getelementptr [2 x i64], ptr @lives, i64 {start}")
-            size, place = self.address(room, start), self.address("%layout", start)
+            size, place = self.word_at(room, start), self.word_at("%layout", start)
             given = f"ptr {own}, i64 {stop - start}, ptr {size}, i64 {base}, ptr {place}"
             return body.value(f"call i64 @adze_pack({given})") if start < stop else base
 

@@ -200,6 +200,10 @@ class Emitter(Checking):
         self.body.line(f"call void @adze_call({handed})")
         self.names[call.name] = one(i64, self.body.value(f"load i64, ptr {word}"))
 
+    def word_at(self, pointer: str, number: int) -> str:
+        """The address of one of the words at an address."""
+        return self.body.value(f"getelementptr i64, ptr {pointer}, i64 {number}")
+
     # Buffers
 
     def allocate(self, buffer: ir.Buffer) -> None:

@@ -17,6 +17,8 @@ which a call does not need, take no time either.
 
 from __future__ import annotations
 
+from .objects import word
+
 MOST = 1 << 62  # bytes, which no machine has
 
 IR = f"""
@@ -44,8 +46,7 @@ sort:
   %unsorted = icmp ult i64 %k, %count
   br i1 %unsorted, label %take, label %slot
 take:
-  %size.k.place = getelementptr i64, ptr %sizes, i64 %k
-  %size.k = load i64, ptr %size.k.place
+  {word("size.k", "i64", "sizes", "%k")}
   %empty = icmp eq i64 %size.k, 0
   br i1 %empty, label %pass, label %shift
 pass:
@@ -59,10 +60,8 @@ shift:
   br i1 %leads, label %sorted, label %compare
 compare:
   %j.before = sub i64 %j, 1
-  %other.place = getelementptr i64, ptr %order, i64 %j.before
-  %other = load i64, ptr %other.place
-  %size.other.place = getelementptr i64, ptr %sizes, i64 %other
-  %size.other = load i64, ptr %size.other.place
+  {word("other", "i64", "order", "%j.before")}
+  {word("size.other", "i64", "sizes", "%other")}
   %smaller = icmp ult i64 %size.other, %size.k
   br i1 %smaller, label %move, label %sorted
 move:
@@ -85,12 +84,10 @@ slot:
 next:
   %slot.place = getelementptr i64, ptr %order, i64 %n
   %number = load i64, ptr %slot.place
-  %size.place = getelementptr i64, ptr %sizes, i64 %number
-  %size = load i64, ptr %size.place
+  {word("size", "i64", "sizes", "%number")}
   %first.place = getelementptr [2 x i64], ptr %lives, i64 %number
   %first = load i64, ptr %first.place
-  %last.place = getelementptr i64, ptr %first.place, i64 1
-  %last = load i64, ptr %last.place
+  {word("last", "i64", "first.place", 1)}
   br label %look
 look:
   %m = phi i64 [ 0, %next ], [ %m.next, %past ]
@@ -98,25 +95,21 @@ look:
   %others = icmp ult i64 %m, %n
   br i1 %others, label %against, label %found
 against:
-  %there.place = getelementptr i64, ptr %placed, i64 %m
-  %there = load i64, ptr %there.place
+  {word("there", "i64", "placed", "%m")}
   %there.first.place = getelementptr [2 x i64], ptr %lives, i64 %there
   %there.first = load i64, ptr %there.first.place
-  %there.last.place = getelementptr i64, ptr %there.first.place, i64 1
-  %there.last = load i64, ptr %there.last.place
+  {word("there.last", "i64", "there.first.place", 1)}
   %begins = icmp ule i64 %there.first, %last
   %goes.on = icmp ule i64 %first, %there.last
   %meet = and i1 %begins, %goes.on
   br i1 %meet, label %meets, label %past
 meets:
-  %there.at.place = getelementptr i64, ptr %offsets, i64 %there
-  %there.at = load i64, ptr %there.at.place
+  {word("there.at", "i64", "offsets", "%there")}
   %wanted = add i64 %at, %size
   %fits = icmp ule i64 %wanted, %there.at
   br i1 %fits, label %found, label %goes.behind
 goes.behind:
-  %there.size.place = getelementptr i64, ptr %sizes, i64 %there
-  %there.size = load i64, ptr %there.size.place
+  {word("there.size", "i64", "sizes", "%there")}
   %there.sum = add i64 %there.at, %there.size
   %there.end = call i64 @llvm.umin.i64(i64 %there.sum, i64 {MOST})
   %at.behind = call i64 @llvm.umax.i64(i64 %at, i64 %there.end)
@@ -138,10 +131,8 @@ make.room:
   br i1 %lowest, label %insert, label %is.higher
 is.higher:
   %i.before = sub i64 %i, 1
-  %before.place = getelementptr i64, ptr %placed, i64 %i.before
-  %before = load i64, ptr %before.place
-  %before.at.place = getelementptr i64, ptr %offsets, i64 %before
-  %before.at = load i64, ptr %before.at.place
+  {word("before", "i64", "placed", "%i.before")}
+  {word("before.at", "i64", "offsets", "%before")}
   %higher = icmp ugt i64 %before.at, %at
   br i1 %higher, label %make.more, label %insert
 make.more:

@@ -48,9 +48,9 @@ class ProcedureEmitter(Function):
         self.word = self.shared_word(TICK)
         sizes, buffers = self.shared_word(SIZES), self.shared_word(BUFFERS)
         for number, size in enumerate(function.sizes):
-            self.names[size] = one(i64, body.value(f"load i64, ptr {self._at(sizes, number)}"))
+            self.names[size] = one(i64, body.value(f"load i64, ptr {self.word_at(sizes, number)}"))
         for buffer in function.arguments:
-            self.place(buffer, body.value(f"load ptr, ptr {self._at(buffers, self._numbers[buffer.name])}"))
+            self.place(buffer, body.value(f"load ptr, ptr {self.word_at(buffers, self._numbers[buffer.name])}"))
             self.lasting.add(buffer.name)
         Emitter.block(self, function.body)
         body.line("unreachable")
@@ -63,9 +63,6 @@ class ProcedureEmitter(Function):
         # without loops there are no vectors, whose aligned stack would cost each frame as much as all else
         attributes = self.unit.attributes if ir.contains(function.body, ir.For) else "nounwind"
         return f"{head}(ptr %failure{''.join(given)}) {attributes} {{\n{body}\n}}"
-
-    def _at(self, pointer: str, number: int) -> str:
-        return self.body.value(f"getelementptr i64, ptr {pointer}, i64 {number}")
 
     def take(self, call: ir.Invoke) -> None:
         handed, names = given_to(self.function), iter(_PARAMETERS)

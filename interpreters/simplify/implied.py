@@ -25,7 +25,7 @@ from functools import partial
 from itertools import combinations
 
 from ...core.builder import Builder
-from ...core.dims import Compound, Dim, DimAtom, Name
+from ...core.dims import Compound, Dim, DimAtom, Name, parts_of
 from ...core.graph import REQUIREMENT, Body, Node, Value, numbers
 from ...core.indexing import extents_of
 from ...core.ranges import never_negative
@@ -188,14 +188,10 @@ def is_exact(b: Builder, dim: Dim) -> bool:
     if dim.constant is not None:
         return True
     monomial, factor = dim.terms[0]
-    parts = [part for atoms, _ in dim.terms for atom in atoms for part in _parts(atom)]
+    parts = [part for atoms, _ in dim.terms for atom in atoms for part in parts_of(atom)]
     if not all(is_exact(b, part) for part in parts):
         return False
     return (len(dim.terms) == len(monomial) == factor == 1) or all(_ends(b, dim))
-
-
-def _parts(atom: DimAtom) -> tuple[Dim, ...]:
-    return (atom.left, atom.right) if isinstance(atom, Compound) else ()
 
 
 def _ends(b: Builder, dim: Dim) -> tuple[bool, bool]:

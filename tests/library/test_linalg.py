@@ -341,15 +341,15 @@ def test_vectors_that_nobody_uses_are_not_computed(name: str, monkeypatch: pytes
     assert slope.shape == a.shape and calls[routine] == 1  # the derivative has all of them, and they give the value
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda a: az.linalg.eigvalsh(a),
-        lambda a: az.linalg.eigh(a).eigenvectors,
-        lambda a: az.linalg.svdvals(a),
-        lambda a: az.linalg.svd(a).U,
-    ],
-)
+VALUES: list[Any] = [
+    lambda a: az.linalg.eigvalsh(a),
+    lambda a: az.linalg.eigh(a).eigenvectors,
+    lambda a: az.linalg.svdvals(a),
+    lambda a: az.linalg.svd(a).U,
+]
+
+
+@pytest.mark.parametrize("call", VALUES)
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
 def test_values_that_are_not_found_are_told_with_the_line(call: Any, wrong: float) -> None:
     a = np.stack([symmetric(general(20, 20))] * 2)
@@ -363,15 +363,7 @@ def test_values_that_are_not_found_are_told_with_the_line(call: Any, wrong: floa
 
 @pytest.mark.parametrize("run", [az.evaluate, az.compile])
 @pytest.mark.parametrize("size", [3, 20])
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda a: az.linalg.eigvalsh(a),
-        lambda a: az.linalg.eigh(a).eigenvectors,
-        lambda a: az.linalg.svdvals(a),
-        lambda a: az.linalg.svd(a).U,
-    ],
-)
+@pytest.mark.parametrize("call", VALUES)
 def test_a_stack_tells_which_matrix_has_no_values(call: Any, size: int, run: Any) -> None:
     """With the line, as a matrix alone does; without checks the others have theirs."""
     a = np.stack([symmetric(general(size, size))] * 6).reshape(2, 3, size, size)
